@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "store/store_test_util.h"
+#include "testing/kv_data.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
 namespace {
 
 using ::attndb::test::FailsWith;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class AdminTest : public StoreTest {};
@@ -34,6 +36,69 @@ TEST_F(AdminTest, WhatIsSetIsTold) {
   EXPECT_EQ(all[0].file_bytes, info.file_bytes);
   EXPECT_TRUE(admin->List("u")->empty());
   EXPECT_EQ(admin->Describe("u", "a").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdminTest, WhatAContextWasComputedByAndWhenItWasUsedIsTold) {
+  const auto now_us = std::make_shared<int64_t>(1'700'000'000'000'000);
+  Open({.background_builds = false, .clock = [now_us] { return *now_us; }});
+  Random random(3);
+  tails_[1] = test::RandomSegment(
+      {.shape = ShapeOf(spec_), .num_tokens = kTokens, .num_queries = 200}, &random);
+  test::SetNan({.num_rows = kTokens, .head_dim = 16}, 3, 5, tails_[1].layers[1][0].k.data());
+  StoreRequest request = Behind({}, 1, {.name = "a", .ttl = std::chrono::seconds(60)});
+  request.first_position = 7;
+  request.spec.source = {.name = "Toy", .path = "/models/toy"};
+  request.spec.unrotated_keys = true;
+  request.spec.layers[1].rope.layout = RopeLayout::kHalf;
+  request.spec.layers[1].rope.scaling = "linear:factor=4";
+  const int64_t created_us = *now_us;
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored stored, store_->publisher()->Store(request));
+    *now_us += 5'000'000;
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> all, store_->admin()->List("t"));
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_TRUE(all[0].segments.empty());
+  for (const ContextInfo& told : {info, all[0]}) {
+    EXPECT_EQ(told.id, ContextId{1});
+    EXPECT_EQ(told.name, "a");
+    EXPECT_EQ(told.num_tokens, kTokens);
+    EXPECT_EQ(told.kv_bytes, kTokens * request.spec.KvBytesPerToken());
+    EXPECT_EQ(told.own_bytes, told.file_bytes);
+    EXPECT_EQ(told.retained_bytes, 0u);
+    EXPECT_GT(told.query_sample_bytes, 0u);
+    EXPECT_EQ(told.created_us, created_us);
+    EXPECT_EQ(told.last_access_us, *now_us);
+    EXPECT_EQ(told.ttl_seconds, 60);
+    EXPECT_FALSE(told.pinned || told.expired || told.damaged);
+    EXPECT_EQ(told.first_position, 7);
+    EXPECT_EQ(told.kv_dtype, DType::kFloat16);
+    EXPECT_TRUE(told.unrotated_keys);
+    EXPECT_EQ(told.fingerprint, "store_test");
+    EXPECT_EQ(told.model_name, "Toy");
+    EXPECT_EQ(told.model_path, "/models/toy");
+    EXPECT_EQ(told.num_layers, 2u);
+    EXPECT_EQ(told.rope_scaling, "linear:factor=4");
+    EXPECT_THAT(told.non_finite_heads, ElementsAre("layer 1 head 0"));
+    EXPECT_EQ(told.num_pending_companions, 0u);
+  }
+  *now_us += 61'000'000;
+  EXPECT_TRUE(store_->admin()->Describe("t", "a")->expired);
+}
+
+TEST_F(AdminTest, WhatIsKeptOfASegmentForOthersIsTold) {
+  MakeTail(9, 100);
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "long"})).status());
+  ATTNDB_ASSERT_OK(
+      store_->publisher()->Store(Behind(FirstOf("long", 60), std::nullopt, {.name = "part"}))
+          .status());
+  EXPECT_EQ(store_->admin()->Describe("t", "part")->own_bytes, 0u);
+  EXPECT_EQ(store_->admin()->Describe("t", "part")->retained_bytes, 0u);
+  ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "long"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo part, store_->admin()->Describe("t", "part"));
+  EXPECT_EQ(part.own_bytes, part.file_bytes);
+  EXPECT_EQ(part.retained_bytes, 40 * spec_.KvBytesPerToken());
 }
 
 TEST_F(AdminTest, NothingIsSetInAStoreThatIsOnlyRead) {

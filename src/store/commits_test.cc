@@ -47,6 +47,44 @@ TEST_F(CommitsTest, TheSegmentOfARefusedCommitGoesAtOnce) {
   EXPECT_TRUE(std::filesystem::exists(FileOf(published)));
 }
 
+TEST_F(CommitsTest, TheSegmentOfARefusedCommitGoesWhoeverReadsTheLog) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const auto reader, SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Transaction snapshot,
+                              Transaction::Begin(reader.get(), Transaction::Kind::kRead));
+  ATTNDB_ASSERT_OK(reader->Select("SELECT uuid FROM meta").Step().status());
+  harness_.MustPublish(Range(0, 10));
+  for (const StatusCode code :
+       {StatusCode::kInvalidArgument, StatusCode::kNotFound, StatusCode::kAlreadyExists,
+        StatusCode::kFailedPrecondition, StatusCode::kReadOnly}) {
+    const SegmentId refused = MakeFile();
+    End(refused, Status(code, "test"));
+    EXPECT_FALSE(std::filesystem::exists(FileOf(refused))) << static_cast<int>(code);
+  }
+}
+
+TEST_F(CommitsTest, ASegmentWhoseCommitIsFoundInTheEndStaysAndLosesItsMark) {
+  harness_.MustPublish(Range(0, 10));
+  const SegmentId found = harness_.SegmentIds().back();
+  const std::string mark =
+      harness_.dir() + "/" + storage::LooseNameOf(static_cast<uint64_t>(found));
+  std::ofstream(FileOf(found)) << "rows";
+  (void)std::ofstream(mark);
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const auto reader, SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Transaction snapshot,
+                                Transaction::Begin(reader.get(), Transaction::Kind::kRead));
+    ATTNDB_ASSERT_OK(reader->Select("SELECT uuid FROM meta").Step().status());
+    harness_.MustPublish(Range(100, 10));
+    End(found, Status::IoError("the disk"));
+    EXPECT_TRUE(std::filesystem::exists(mark));
+  }
+  End(std::nullopt, Status::Ok());
+  EXPECT_TRUE(std::filesystem::exists(FileOf(found)));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
 TEST_F(CommitsTest, TheSegmentOfAFailedCommitGoesOnceTheLogIsEmpty) {
   const SegmentId failed = MakeFile();
   End(failed, Status::IoError("the disk"));  // Nobody reads: the log is emptied.

@@ -3,11 +3,13 @@
 // Method: random segments in memory are the tails, and what must be read back.
 #include "store/context_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "store/hooked_files_test_util.h"
 #include "store/object_path.h"
 #include "store/store_test_util.h"
 #include "testing/fault_file_system.h"
@@ -16,7 +18,102 @@
 namespace attndb::store {
 namespace {
 
-class ContextStoreTest : public StoreTest {};
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class ContextStoreTest : public StoreTest {
+ protected:
+  // Makes the store anew, in no folder that was there, with files whose calls `before` answers.
+  Status MakeAnew(
+      const std::function<Status(std::string_view call, const std::string& path)>& before) {
+    store_.reset();
+    std::filesystem::remove_all(dir_.File("store"));
+    HookedFiles files(storage::PosixFileSystem());
+    files.before = before;
+    return ContextStore::Open(
+               dir_.File("store"), {.background_builds = false},
+               {.file_system = &files, .budget = &budget_, .kinds = &kinds_, .also = nullptr})
+        .status();
+  }
+};
+
+TEST_F(ContextStoreTest, TheFoldersOfANewStoreAreDurableBeforeItsCatalogIsMade) {
+  std::vector<std::string> synced;
+  ATTNDB_ASSERT_OK(MakeAnew([&](std::string_view call, const std::string& path) {
+    const bool has_catalog = std::filesystem::exists(dir_.File("store/catalog.db"));
+    if (call == "SyncDir" && !has_catalog) synced.push_back(path);
+    return Status::Ok();
+  }));
+  EXPECT_THAT(synced, Contains(dir_.File("store")));
+  EXPECT_THAT(synced, Contains(dir_.path()));
+  const std::pair<std::string, std::string> calls[] = {{"CreateDir", dir_.File("store")},
+                                                       {"CreateDir", dir_.File("store/segments")},
+                                                       {"SyncDir", dir_.File("store")},
+                                                       {"SyncDir", dir_.path()}};
+  for (const auto& [failing, of_path] : calls) {
+    const Status status = MakeAnew([&](std::string_view call, const std::string& path) {
+      return call == failing && path == of_path ? Status::IoError("test") : Status::Ok();
+    });
+    EXPECT_THAT(status, test::FailsWith(StatusCode::kIoError, HasSubstr("test")))
+        << failing << ' ' << of_path;
+  }
+}
+
+TEST_F(ContextStoreTest, ACatalogIsMadeBesideWhatIsNoSegment) {
+  store_.reset();
+  std::filesystem::remove(dir_.File("store/catalog.db"));
+  std::ofstream(dir_.File("store/segments/notes.txt")) << "of somebody";
+  const storage::ObjectName name = {.segment_id = 1};
+  std::ofstream(dir_.File("store/segments/" +
+                          storage::TemporaryNameOf(name, storage::ObjectFile::kData)))
+      << "half";
+  Open({});
+  ASSERT_TRUE(store_ != nullptr);
+  EXPECT_TRUE(store_->admin()->List("t")->empty());
+  EXPECT_TRUE(std::filesystem::exists(dir_.File("store/segments/notes.txt")));
+}
+
+TEST_F(ContextStoreTest, AWriterKeepsSomeOfTheDiskForDrops) {
+  const std::string reserve = dir_.File("store/reserve");
+  EXPECT_EQ(std::filesystem::file_size(reserve), DropReserve::kBytes);
+  store_.reset();
+  std::filesystem::remove(reserve);
+  Open({.read_only = true});
+  EXPECT_FALSE(std::filesystem::exists(reserve));
+}
+
+TEST_F(ContextStoreTest, WhatThereIsIsCounted) {
+  Open({.background_builds = false});
+  MakeTail(9, 300);  // So many that it is to have a derived object.
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "long"})).status());
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  const uint64_t segment = FirstOf("a", 1).chain.entries[0].segment->id();
+  ATTNDB_ASSERT_OK(store_->derived()->PublishObject(
+      segment, {.kind = "made_up", .generation = 5, .file_bytes = 10}));
+  ATTNDB_ASSERT_OK(store_->admin()->SetQuota("t", 1 << 30));
+  const uint64_t file_bytes = store_->admin()->Describe("t", "long")->file_bytes +
+                              store_->admin()->Describe("t", "a")->file_bytes;
+  for (const bool read_only : {false, true}) {
+    if (read_only) Open({.read_only = true});
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, store_->Stats("t", true));
+    EXPECT_EQ(stats.path, dir_.File("store"));
+    EXPECT_EQ(stats.read_only, read_only);
+    EXPECT_EQ(stats.format_version, Catalog::format_version());
+    EXPECT_EQ(stats.num_contexts, 2u);
+    EXPECT_EQ(stats.num_segments, 2u);
+    EXPECT_EQ(stats.num_tokens, 300 + kTokens);
+    EXPECT_EQ(stats.file_bytes, file_bytes);
+    EXPECT_EQ(stats.num_companions, 1u);
+    EXPECT_EQ(stats.companion_bytes, 10u);
+    EXPECT_EQ(stats.num_pending_companions, 1u);
+    EXPECT_EQ(stats.quota_bytes, 1u << 30);
+    EXPECT_EQ(stats.num_damaged_segments, 0u);
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats of_nobody, store_->Stats("u", false));
+  EXPECT_EQ(of_nobody.num_contexts, 0u);
+  EXPECT_EQ(of_nobody.num_pending_companions, 0u);
+  EXPECT_EQ(of_nobody.quota_bytes, 0u);
+}
 
 TEST_F(ContextStoreTest, WhatIsStoredIsFoundAsAChain) {
   ContextId second = ContextId::kNone;

@@ -70,12 +70,6 @@ void DerivedObjects::ScheduleFrom(std::span<const storage::ChainEntry> chain,
   }
 }
 
-void DerivedObjects::NoteGrowth(const storage::Segment& first, const SegmentRecord& record,
-                                const SegmentRecord& merged) {
-  if (!parts_.settings->options.grow_graphs) return;
-  parts_.builder->GrowFrom(first, FactsOf(record), FactsOf(merged));
-}
-
 bool DerivedObjects::HasThoseOfRun(const MergedRun& merged) const {
   return std::ranges::all_of(parts_.kinds->all(), [&](const auto& kind) {
     return parts_.cache->IsOnDisk(merged.merged->id(), *kind) ||

@@ -68,10 +68,6 @@ class DerivedObjects final : public derived::Store {
   // Builds, in the background, what the chain's segments that hold tokens from `first_token` on
   // lack.
   void ScheduleFrom(std::span<const storage::ChainEntry> chain, uint64_t first_token);
-  // With grow_graphs: graphs of the merged segment are grown from those of `first`, the segment
-  // that its run begins with and has all of.
-  void NoteGrowth(const storage::Segment& first, const SegmentRecord& record,
-                  const SegmentRecord& merged);
   // Builds objects of the kind for each segment of the context, and waits for them.
   // Errors: as DB::Build.
   Result<BuildReport> Build(const std::string& tenant, std::string_view context,

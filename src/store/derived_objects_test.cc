@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "store/object_path.h"
 #include "store/store_test_util.h"
+#include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -78,6 +81,42 @@ TEST_F(StoreDerivedObjectsTest, NoneIsPublishedThatTheQuotaHasNoRoomFor) {
   EXPECT_TRUE(Generations().empty());
   ATTNDB_EXPECT_OK(Publish(2, 1000));
   EXPECT_EQ(Generations(), std::vector<uint64_t>{2});
+}
+
+TEST_F(StoreDerivedObjectsTest, OneThatTookAnothersPlaceLeavesNoFile) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Publish(5, 10));
+  const std::string file = dir_.File("store/" + ObjectPath({segment(), kKind, 5}));
+  std::ofstream(file) << "whatever";
+  ATTNDB_ASSERT_OK(Publish(6, 10));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{6});
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(store_->Stats("t", true)->num_companions_built, 2u);
+}
+
+TEST_F(StoreDerivedObjectsTest, OneThatIsGivenUpIsNotLookedForOnDisk) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  const derived::Kind& kind = *kinds_.all()[0];
+  ATTNDB_ASSERT_OK(store_->derived()->PublishObject(
+      segment(), {.kind = kind.traits().object, .generation = 5, .file_bytes = 10}));
+  const derived::SegmentId id = segment();  // Opened once more: what there is, is learnt.
+  EXPECT_TRUE(store_->objects().IsOnDisk(id, kind));
+  store_->derived()->GiveUp();
+  EXPECT_FALSE(store_->objects().IsOnDisk(id, kind));
+}
+
+TEST_F(StoreDerivedObjectsTest, GivingThemUpEndsWhatBuildsThem) {
+  std::atomic<bool> is_over = false;
+  test::Event begun;
+  store_->background()->Add(kShortLane, {.run = [&](derived::Lanes::Control* control) {
+                              begun.Set();
+                              while (!*control->cancel() && !is_over) std::this_thread::yield();
+                              return Status::Cancelled(is_over.exchange(true) ? "" : "as told");
+                            }});
+  begun.Await();
+  store_->derived()->GiveUp();
+  EXPECT_TRUE(is_over.exchange(true));
+  (void)store_->background()->Wait(nullptr);
 }
 
 TEST_F(StoreDerivedObjectsTest, WhatIsWishedForIsPendingIfThereIsSuchAKind) {

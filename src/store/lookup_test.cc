@@ -6,6 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "store/object_path.h"
 #include "store/store_test_util.h"
 #include "testing/matchers.h"
 
@@ -14,7 +19,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LookupTest : public StoreTest {};
+class LookupTest : public StoreTest {
+ protected:
+  // Removes the files of the context's only segment, and opens the store anew.
+  void RemoveFiles(const std::string& name, const DBOptions& options) {
+    const storage::ObjectName segment = {
+        .segment_id = FirstOf(name, 1).chain.entries[0].segment->id()};
+    store_.reset();
+    for (const storage::ObjectFile file :
+         {storage::ObjectFile::kData, storage::ObjectFile::kManifest}) {
+      std::filesystem::remove(dir_.File("store/segments/" + storage::FileNameOf(segment, file)));
+    }
+    Open(options);
+  }
+};
 
 TEST_F(LookupTest, SharedSegmentsAreSearchedOnce) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
@@ -74,6 +92,108 @@ TEST_F(LookupTest, OfNamedContextsEachIsSearchedOnceAndTheOldestFirst) {
   const std::string unknown[] = {"1", "4"};
   EXPECT_EQ(store_->lookup()->OpenForSearch("t", spec_, unknown).status().code(),
             StatusCode::kNotFound);
+}
+
+TEST_F(LookupTest, TheFirstContextThatHasAllOfATextOwnsIt) {
+  SearchSet::Run run;
+  run.uses = {{0, 0, 40}, {1, 0, 80}};
+  EXPECT_EQ(run.Owner({30, 40}).context, 0u);
+  EXPECT_EQ(run.Owner({30, 41}).context, 1u);
+  EXPECT_EQ(run.Owner({70, 80}).context, 1u);
+}
+
+TEST_F(LookupTest, AContextIsFoundWholeIfOneTokenIsLeftToRun) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  EXPECT_TRUE(FirstOf("a", kTokens).is_whole);
+  EXPECT_TRUE(FirstOf("a", kTokens - 1).is_whole);
+  EXPECT_FALSE(FirstOf("a", kTokens - 2).is_whole);
+}
+
+// The first tokens of a chat template are no use of the context that has them.
+TEST_F(LookupTest, AWholeContextIsUsedAndABlockOfALongOne) {
+  const auto now_us = std::make_shared<int64_t>(1'700'000'000'000'000);
+  Open({.background_builds = false, .clock = [now_us] { return *now_us; }});
+  MakeTail(9, 100);
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "long"})).status());
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "short"}).status());
+  const auto is_use = [&](const std::string& context, const std::function<void()>& look) {
+    *now_us += 1'000'000;
+    look();
+    return store_->admin()->Describe("t", context)->last_access_us == *now_us;
+  };
+  const auto is_use_of_first = [&](const std::string& context, uint64_t num_tokens) {
+    return is_use(context, [&] { (void)FirstOf(context, num_tokens); });
+  };
+  EXPECT_TRUE(is_use_of_first("long", 64));
+  EXPECT_FALSE(is_use_of_first("long", 63));
+  EXPECT_TRUE(is_use_of_first("short", kTokens - 1));
+  EXPECT_FALSE(is_use_of_first("short", kTokens - 2));
+  EXPECT_TRUE(is_use(
+      "long", [&] { ATTNDB_EXPECT_OK(store_->lookup()->OpenNamed("t", spec_, "long", 0)); }));
+  EXPECT_FALSE(is_use("long", [&] {
+    ATTNDB_EXPECT_OK(store_->lookup()->PeekPrefix("t", spec_, Tail(9).tokens, {}));
+  }));
+}
+
+TEST_F(LookupTest, OneTokenOfAWholePromptIsNotReused) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixExplain explain,
+                              store_->lookup()->ExplainPrefix("t", spec_, Tokens({1}), {}));
+  EXPECT_EQ(explain.num_prompt_tokens, kTokens);
+  EXPECT_EQ(explain.num_reused, kTokens - 1);
+  EXPECT_EQ(explain.context, "a");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixExplain of_nobody,
+                              store_->lookup()->ExplainPrefix("u", spec_, Tokens({1}), {}));
+  EXPECT_EQ(of_nobody.num_reused, 0u);
+  EXPECT_EQ(of_nobody.context, "");
+}
+
+TEST_F(LookupTest, TheTextOfAContextIsToldWithItsModelAndItsCuts) {
+  StoreRequest request = Behind({}, 1, {.name = "a"});
+  request.cuts = {{.at = 10, .dropped = {{2, 5}}}};
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(request).status());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const StoredText text, store_->lookup()->TextOf("t", "a"));
+  EXPECT_EQ(text.record.name, "a");
+  EXPECT_EQ(text.spec.fingerprint, spec_.fingerprint);
+  EXPECT_EQ(text.tokens, Tokens({1}));
+  EXPECT_EQ(text.cuts, request.cuts);
+}
+
+TEST_F(LookupTest, ModelsThatDifferAreToldByWhatPeopleCallThem) {
+  StoreRequest request = Behind({}, 1, {.name = "a"});
+  request.spec.source = {.name = "Toy", .path = ""};
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(request).status());
+  ModelSpec other = spec_;
+  other.fingerprint = "another";
+  other.source = {.name = "Other", .path = ""};
+  EXPECT_THAT(store_->lookup()->OpenNamed("t", other, "a", 0),
+              test::FailsWith(StatusCode::kOtherModel,
+                              HasSubstr("made by 'Toy', asked by 'Other'")));
+}
+
+// A reader looks again, as the writer may have merged the context meanwhile; and it ends.
+TEST_F(LookupTest, AReaderIsToldThatANamedContextCanNotBeOpened) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  RemoveFiles("a", {.read_only = true});
+  EXPECT_FALSE(store_->lookup()->OpenNamed("t", spec_, "a", 0).ok());
+  const std::vector<TokenId> tokens = Tokens({1});
+  EXPECT_FALSE(store_->lookup()->OpenPrefix("t", spec_, tokens, {.context = "a"}).ok());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prefix none,
+                              store_->lookup()->OpenPrefix("t", spec_, tokens, {}));
+  EXPECT_EQ(none.context, ContextId::kNone);
+}
+
+TEST_F(LookupTest, AWriterLooksForAnotherContextInPlaceOfADamagedOne) {
+  for (const char* const name : {"a", "b"}) {  // Each with a segment of its own.
+    ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 1, {.name = name})).status());
+  }
+  RemoveFiles("b", {});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prefix found,
+                              store_->lookup()->OpenPrefix("t", spec_, Tokens({1}), {}));
+  EXPECT_EQ(found.chain.tokens, Tokens({1}));
+  EXPECT_THAT(store_->lookup()->OpenPrefix("t", spec_, Tokens({1}), {.context = "b"}),
+              test::FailsWith(StatusCode::kCorruption, HasSubstr("")));
+  EXPECT_TRUE(store_->admin()->Describe("t", "b")->damaged);
 }
 
 }  // namespace

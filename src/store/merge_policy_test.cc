@@ -89,6 +89,7 @@ TEST(MergePolicyTest, CountsAsABinaryCounterDoes) {
     EXPECT_EQ(choice->end, chain.size());
     return choice->begin;
   };
+  EXPECT_EQ(begins({}), std::nullopt);
   EXPECT_EQ(begins({1}), std::nullopt);
   EXPECT_EQ(begins({1, 1}), 0u) << "of like length";
   EXPECT_EQ(begins({2, 1}), std::nullopt);
@@ -96,6 +97,7 @@ TEST(MergePolicyTest, CountsAsABinaryCounterDoes) {
   EXPECT_EQ(begins({5, 2, 1, 1}), 1u);
   EXPECT_EQ(begins({kSmallTokens, kSmallTokens}), std::nullopt) << "is not small any more";
   EXPECT_EQ(begins({kSmallTokens - 1, kSmallTokens - 1}), 0u);
+  EXPECT_EQ(begins({1, kSmallTokens}), std::nullopt) << "nor is the last";
 }
 
 TEST(MergePolicyTest, TwoHundredTurnsLeaveAShortChain) {
@@ -124,6 +126,23 @@ TEST(MergePolicyTest, SharedSegmentsAreMergedOnlyInLongRuns) {
   EXPECT_FALSE(ChooseMerge(chain).has_value());
   chain.push_back({100, 2});
   EXPECT_TRUE(ChooseMerge(chain).has_value());
+}
+
+TEST(MergePolicyTest, OneSharedSegmentInARunIsEnoughToWait) {
+  EXPECT_FALSE(ChooseMerge(std::vector<MergeLink>{{100, 2}, {100}}).has_value());
+  EXPECT_FALSE(ChooseMerge(std::vector<MergeLink>{{100}, {100, 2}}).has_value());
+}
+
+TEST(MergePolicyTest, WhatLiesBesideTheChainIsNotLookedAt) {
+  const std::vector<MergeLink> links(4, {100});
+  const std::span<const MergeLink> chain = std::span(links).subspan(1, 2);
+  const std::optional<MergeChoice> choice = ChooseMerge(chain);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->begin, 0u);
+  EXPECT_EQ(choice->end, 2u);
+  const std::vector<MergeChoice> choices = ChooseThoroughMerges(chain, {});
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].end, 2u);
 }
 
 TEST(MergePolicyTest, WhatIsNotMergeableCutsTheRun) {

@@ -83,6 +83,17 @@ TEST_F(MergedRunsTest, WhatWasMergedAgainIsFoundThroughTheFirstMerge) {
   EXPECT_EQ(runs.num_added(), 2u);
 }
 
+TEST_F(MergedRunsTest, WhoAsksIsToldOnceThereIsARun) {
+  int num_told = 0;
+  MergedRuns runs([](const MergedRun&) { return true; }, [&] { ++num_told; });
+  runs.Announce();
+  EXPECT_EQ(num_told, 0);
+  runs.Add({.run = {{1, 20}, {2, 20}}, .merged = Open(5)});
+  EXPECT_EQ(num_told, 1);
+  runs.Announce();
+  EXPECT_EQ(num_told, 2);
+}
+
 TEST_F(MergedRunsTest, NoTokenIsLostDoubledOrMoved) {
   for (int round = 0; round < 200; ++round) {
     std::vector<ChainLink> links;

@@ -35,9 +35,19 @@ TEST(NonFiniteTest, NothingSetIsNoBytes) {
 }
 
 TEST(NonFiniteTest, BytesThatAreTooShortCountAsZeros) {
+  const std::vector<std::byte> bytes(2, std::byte{0xff});
   std::set<std::pair<uint32_t, uint32_t>> heads;
-  DecodeNonFinite(std::vector<std::byte>{std::byte{0xff}}, SpecWithHeads({4, 8}), &heads);
+  DecodeNonFinite(std::span(bytes).first(1), SpecWithHeads({4, 8}), &heads);
   EXPECT_EQ(heads.size(), 8u);
+}
+
+TEST(NonFiniteTest, BitsBehindTheLastHeadAreNoHeads) {
+  const std::vector<std::byte> bytes(2, std::byte{0xff});
+  ModelSpec spec = SpecWithHeads({3, 1, 2});
+  spec.layers.pop_back();
+  std::set<std::pair<uint32_t, uint32_t>> heads;
+  DecodeNonFinite(bytes, spec, &heads);
+  EXPECT_EQ(heads, (std::set<std::pair<uint32_t, uint32_t>>{{0, 0}, {0, 1}, {0, 2}, {1, 0}}));
 }
 
 }  // namespace

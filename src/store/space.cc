@@ -66,11 +66,28 @@ Status Space::CheckDiskForStore(uint64_t kv_bytes) const {
   const Result<uint64_t> free_bytes = settings_->file_system->FreeBytes(settings_->segments_dir);
   const uint64_t needed_bytes = kv_bytes + kCommitBytes;
   if (!free_bytes.ok() || needed_bytes <= *free_bytes) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(const CatalogStats all, catalog_->Stats(TenantId::kNone));
-  if (needed_bytes - *free_bytes <= all.companion_bytes) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t droppable_bytes, DroppableBytes());
+  if (needed_bytes - *free_bytes <= droppable_bytes) return Status::Ok();
   return Status::ResourceExhausted(settings_->segments_dir + ": the disk has " +
                                    FormatBytes(*free_bytes) + " free, " +
                                    FormatBytes(needed_bytes) + " are needed");
+}
+
+Result<uint64_t> Space::DroppableBytes() const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> names,
+                          catalog_->companions()->Droppable(TenantId::kNone));
+  uint64_t num_bytes = 0;
+  for (const storage::ObjectName& name : names) {
+    const Result<SegmentRecord> segment =
+        catalog_->segments()->Get(static_cast<SegmentId>(name.segment_id));
+    if (segment.status().code() == StatusCode::kNotFound) continue;  // It went meanwhile.
+    ATTNDB_RETURN_IF_ERROR(segment.status());
+    for (const CompanionRecord& object : segment->companions) {
+      const bool is_it = object.kind == name.kind && object.generation == name.generation;
+      num_bytes += is_it ? object.file_bytes : 0;
+    }
+  }
+  return num_bytes;
 }
 
 bool Space::IsDiskFull(uint64_t kv_bytes) const {

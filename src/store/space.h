@@ -51,6 +51,9 @@ class Space {
   // Contexts to evict, of those that are not in use, by what their segments give back; and how many
   // bytes that is, which may be fewer than are asked for.
   Result<Victims> Evictable(EvictionRequest request, ContextId in_use) const;
+  // Bytes of the derived objects of all tenants that are given up where the disk is full.
+  // Cost: O(those objects * log of all).
+  Result<uint64_t> DroppableBytes() const;
 
   const Settings* const settings_;
   Catalog* const catalog_;

@@ -1,6 +1,6 @@
 // Goal:   room in a quota is made of the contexts that were used longest ago and are not in use,
 //         and refused where these do not suffice.
-// Method: a catalog of made-up segments, without files.
+// Method: a catalog of made-up segments, without files; a disk of some free bytes.
 #include "store/space.h"
 
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 
 #include "attndb/units.h"
 #include "store/catalog/catalog_test_util.h"
+#include "store/hooked_files_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -31,10 +32,20 @@ class SpaceTest : public CatalogTest {
     ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, harness_->owners()->GetTenant(tenant()));
     return space_.ChooseVictims(owner, new_bytes);
   }
+  // Gives the newest segment a derived object of so many bytes.
+  void AddObject(uint64_t file_bytes) {
+    const uint64_t generation = harness_->companions()->ReserveGeneration().value();
+    ATTNDB_ASSERT_OK(harness_->companions()->Publish(
+        harness_.SegmentIds().back(),
+        {.kind = "planes", .generation = generation, .file_bytes = file_bytes}));
+  }
 
   const Settings settings_{harness_.dir(), {}, storage::PosixFileSystem(), harness_.dir()};
   Uses uses_{{.catalog = &*harness_}};
   const Space space_{&settings_, &*harness_, &uses_};
+  HookedFiles disk_{storage::PosixFileSystem()};
+  const Settings on_disk_{harness_.dir(), {}, &disk_, harness_.dir()};
+  const Space on_disk_space_{&on_disk_, &*harness_, &uses_};
   std::vector<ContextId> contexts_;
   uint64_t used_bytes_ = 0;
 };
@@ -54,10 +65,35 @@ TEST_F(SpaceTest, TheLongestUnusedGoFirstAndThoseInUseStay) {
   EXPECT_EQ(Victims(used_bytes_, used_bytes_).status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST_F(SpaceTest, TheContextThatIsGivenStaysBesideThoseInUse) {
+  ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), used_bytes_));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tenant owner, harness_->owners()->GetTenant(tenant()));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Space::Victims victims,
+                              space_.ChooseVictims(owner, 1, {}, contexts_[0]));
+  EXPECT_EQ(victims.contexts, std::vector<ContextId>{contexts_[1]});
+}
+
+TEST_F(SpaceTest, BytesThatAreJustEnoughSuffice) {
+  const uint64_t segment_bytes = used_bytes_ / 3;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Space::Victims without, Victims(used_bytes_, segment_bytes));
+  EXPECT_EQ(without.contexts, std::vector<ContextId>{contexts_[0]});
+  EXPECT_FALSE(without.objects);
+  AddObject(10);
+  const auto second = uses_.Hold(contexts_[1]), third = uses_.Hold(contexts_[2]);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Space::Victims with,
+                              Victims(used_bytes_ + 10, segment_bytes + 10));
+  EXPECT_EQ(with.contexts, std::vector<ContextId>{contexts_[0]});
+  EXPECT_TRUE(with.objects);
+  EXPECT_EQ(Victims(used_bytes_ + 10, segment_bytes + 11).status().code(),
+            StatusCode::kResourceExhausted);
+}
+
 TEST_F(SpaceTest, NothingIsEvictedForADerivedObject) {
   ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), used_bytes_ + 10));
   ATTNDB_EXPECT_OK(space_.CheckQuota(tenant(), 10));
   EXPECT_EQ(space_.CheckQuota(tenant(), 11).code(), StatusCode::kFailedPrecondition);
+  ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), 0));
+  ATTNDB_EXPECT_OK(space_.CheckQuota(tenant(), 11));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const uint64_t free_bytes,
                               settings_.file_system->FreeBytes(settings_.segments_dir));
   ATTNDB_EXPECT_OK(space_.CheckDisk(free_bytes / 4));
@@ -72,6 +108,29 @@ TEST_F(SpaceTest, AStoreThatTheDiskHasNoRoomForIsRefusedInSizesThatPeopleRead) {
   EXPECT_THAT(space_.CheckDiskForStore(kBytes),
               FailsWith(StatusCode::kResourceExhausted,
                         HasSubstr("B free, " + FormatBytes(kBytes) + " are needed")));
+}
+
+TEST_F(SpaceTest, ADiskIsTakenUpToWhatIsKeptForACommit) {
+  constexpr uint64_t kCommitBytes = uint64_t{1} << 20;
+  disk_.free_bytes = [] { return Result<uint64_t>(kCommitBytes + 1000); };
+  ATTNDB_EXPECT_OK(on_disk_space_.CheckDisk(kCommitBytes / 2 + 500));
+  EXPECT_EQ(on_disk_space_.CheckDisk(kCommitBytes / 2 + 501).code(),
+            StatusCode::kFailedPrecondition);
+  ATTNDB_EXPECT_OK(on_disk_space_.CheckDiskForStore(1000));
+  EXPECT_EQ(on_disk_space_.CheckDiskForStore(1001).code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(on_disk_space_.IsDiskFull(500));
+  EXPECT_TRUE(on_disk_space_.IsDiskFull(501));
+  AddObject(10);  // It would be given up.
+  ATTNDB_EXPECT_OK(on_disk_space_.CheckDiskForStore(1010));
+  EXPECT_EQ(on_disk_space_.CheckDiskForStore(1011).code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(SpaceTest, ADiskThatDoesNotTellRefusesNothing) {
+  constexpr uint64_t kBytes = uint64_t{1} << 60;
+  disk_.free_bytes = [] { return Result<uint64_t>(Status::IoError("test")); };
+  ATTNDB_EXPECT_OK(on_disk_space_.CheckDisk(kBytes));
+  ATTNDB_EXPECT_OK(on_disk_space_.CheckDiskForStore(kBytes));
+  EXPECT_FALSE(on_disk_space_.IsDiskFull(kBytes));
 }
 
 }  // namespace

@@ -41,6 +41,16 @@ TEST(SpecDifferenceTest, TheFieldIsNamedWithFoundAndExpected) {
             "layer 0: denominator_logits[2] 3, expected 5");
 }
 
+TEST(SpecDifferenceTest, WhatLiesBehindTheLastLogitIsNotLookedAt) {
+  ModelSpec found = Spec();
+  ModelSpec expected = Spec();
+  found.layers[0].denominator_logits.push_back(5);
+  expected.layers[0].denominator_logits.push_back(6);
+  found.layers[0].denominator_logits.pop_back();
+  expected.layers[0].denominator_logits.pop_back();
+  EXPECT_EQ(SpecDifference(found, expected), "another field of the spec");
+}
+
 TEST(SpecDifferenceTest, OtherWeightsAreNamedAsPeopleCallThem) {
   ModelSpec found = Spec();
   ModelSpec expected = Spec();

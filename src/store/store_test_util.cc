@@ -29,13 +29,15 @@ void StoreTest::Open(const DBOptions& options, storage::FileSystem* file_system)
           {.file_system = file_system, .budget = &budget_, .kinds = &kinds_, .also = nullptr}));
 }
 
+void StoreTest::MakeTail(uint64_t number, uint64_t num_tokens) {
+  Random random(number + 1);
+  tails_[number] =
+      test::RandomSegment({.shape = ShapeOf(spec_), .num_tokens = num_tokens}, &random);
+}
+
 const test::SegmentData& StoreTest::Tail(uint64_t number) {
-  const auto [at, is_new] = tails_.try_emplace(number);
-  if (is_new) {
-    Random random(number + 1);
-    at->second = test::RandomSegment({.shape = ShapeOf(spec_), .num_tokens = kTokens}, &random);
-  }
-  return at->second;
+  if (!tails_.contains(number)) MakeTail(number, kTokens);
+  return tails_.at(number);
 }
 
 std::vector<TokenId> StoreTest::Tokens(std::initializer_list<uint64_t> tails) {
@@ -64,6 +66,31 @@ Result<Stored> StoreTest::Store(std::initializer_list<uint64_t> tails,
        .num_stored = tokens.size() - kTokens,
        .tail = std::make_shared<test::DataSource>(&Tail(*(tails.end() - 1)), 7),
        .options = options});
+}
+
+Prefix StoreTest::FirstOf(const std::string& context, uint64_t num_tokens) {
+  const StoredText text = store_->lookup()->TextOf("t", context).value();
+  return store_->lookup()
+      ->OpenPrefix("t", spec_, std::span(text.tokens).first(num_tokens), {.context = context})
+      .value();
+}
+
+StoreRequest StoreTest::Behind(Prefix prefix, std::optional<uint64_t> tail,
+                               const StoreOptions& options) {
+  StoreRequest request = {.tenant = "t",
+                          .spec = spec_,
+                          .tokens = prefix.chain.tokens,
+                          .cuts = prefix.cuts,
+                          .base = prefix.context,
+                          .chain = std::move(prefix.chain.entries),
+                          .num_stored = prefix.chain.tokens.size(),
+                          .options = options};
+  if (tail) {
+    const test::SegmentData& rows = Tail(*tail);
+    request.tokens.insert(request.tokens.end(), rows.tokens.begin(), rows.tokens.end());
+    request.tail = std::make_shared<test::DataSource>(&rows, 7);
+  }
+  return request;
 }
 
 void StoreTest::ExpectKeys(const std::vector<storage::ChainEntry>& chain,

@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "store/context_store.h"
@@ -28,10 +30,17 @@ class StoreTest : public ::testing::Test {
 
   // Random rows and tokens of a tail, drawn by its number.
   const test::SegmentData& Tail(uint64_t number);
+  // Draws the tail with another number of tokens than others have.
+  void MakeTail(uint64_t number, uint64_t num_tokens);
   // A prompt of these tails.
   std::vector<TokenId> Tokens(std::initializer_list<uint64_t> tails);
   // Stores the tails, the last of which is new behind what is stored of the others.
   Result<Stored> Store(std::initializer_list<uint64_t> tails, const StoreOptions& options = {});
+  // What is stored of the first tokens of the context, which has as many.
+  Prefix FirstOf(const std::string& context, uint64_t num_tokens);
+  // What stores the tail behind the prefix; without a tail, the prefix alone.
+  StoreRequest Behind(Prefix prefix, std::optional<uint64_t> tail,
+                      const StoreOptions& options = {});
   // What the store's owner is told.
   Result<VerifyReport> VerifyAll() {
     return store_->verifier()->Verify("t", Verifier::Scope::kStore, {});

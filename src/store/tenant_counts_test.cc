@@ -29,6 +29,32 @@ TEST(TenantCountsTest, EachTenantHasItsOwn) {
   EXPECT_EQ(of_all.bytes_merged, 7u);
 }
 
+TEST(TenantCountsTest, EachNumberIsAddedToItsOwn) {
+  CountsOfTenant counts;
+  counts.num_sessions.Add(1);
+  counts.num_lookups.Add(2);
+  counts.num_prompt_tokens.Add(3);
+  counts.num_reused_tokens.Add(4);
+  counts.num_stores.Add(5);
+  counts.evictions.Add(std::vector<std::string>(6, "a"));
+  counts.bytes_written.Add(7);
+  counts.bytes_merged.Add(8);
+  counts.num_companions_built.Add(9);
+  DBStats stats;
+  counts.AddTo(&stats);
+  counts.AddTo(&stats);
+  EXPECT_EQ(stats.num_sessions, 2u);
+  EXPECT_EQ(stats.num_lookups, 4u);
+  EXPECT_EQ(stats.num_prompt_tokens, 6u);
+  EXPECT_EQ(stats.num_reused_tokens, 8u);
+  EXPECT_EQ(stats.num_stores, 10u);
+  EXPECT_EQ(stats.num_evictions, 12u);
+  EXPECT_EQ(stats.bytes_written, 14u);
+  EXPECT_EQ(stats.bytes_merged, 16u);
+  EXPECT_EQ(stats.num_companions_built, 18u);
+  EXPECT_TRUE(stats.evicted.empty());
+}
+
 TEST(EvictedContextsTest, TheNewestAreKnownByName) {
   constexpr size_t kMax = EvictedContexts::kMaxLabels;
   EvictedContexts evicted;

@@ -69,6 +69,25 @@ TEST_F(VerifierTest, TellsHowMuchItHasReadUpToAllOfIt) {
   EXPECT_THAT(done, ::testing::Contains(all / 2));
 }
 
+TEST_F(VerifierTest, WhoCancelsIsAskedNoMore) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Store({2}, {.name = "b"}).status());
+  for (uint64_t last = 1;; ++last) {
+    uint64_t num_calls = 0;
+    const auto progress = [&](uint64_t, uint64_t) { return ++num_calls < last; };
+    const Result<VerifyReport> report =
+        store_->verifier()->Verify("t", Verifier::Scope::kStore, {.progress = progress});
+    if (report.ok()) {
+      EXPECT_LT(num_calls, last);
+      EXPECT_GE(last, 4u);  // Asked before the first segment, and after each.
+      break;
+    }
+    EXPECT_THAT(report,
+                test::FailsWith(StatusCode::kCancelled, HasSubstr("verify: cancelled after")));
+    EXPECT_EQ(num_calls, last);
+  }
+}
+
 TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   ATTNDB_ASSERT_OK(Store({2}, {.name = "b"}).status());

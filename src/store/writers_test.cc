@@ -1,11 +1,17 @@
 // Goal:   every job is done once, before Finish returns, and one that waits delays none of the
-//         others.
+//         others; a job, and what it holds, may add others.
 #include "store/writers.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "common/mutex.h"
+#include "testing/no_threads.h"
 
 namespace attndb::store {
 namespace {
@@ -46,6 +52,56 @@ TEST(WritersTest, MoreJobsThanThreadsBeginInOrder) {
   go.set_value();
   writers.Finish();
   EXPECT_TRUE(in_order.load());
+}
+
+TEST(WritersTest, AJobIsDoneThoughNoneFollows) {
+  Writers writers;
+  for (int i = 0; i < 100; ++i) {
+    const auto done = std::make_shared<std::promise<void>>();
+    writers.Add([done] { done->set_value(); });
+    done->get_future().wait();
+  }
+}
+
+TEST(WritersTest, ThereAreNoMoreThreadsThanThat) {
+  Writers writers;
+  std::promise<void> go;
+  std::shared_future<void> told = go.get_future().share();
+  Mutex mutex;
+  std::set<std::thread::id> threads;
+  std::atomic<size_t> num_begun = 0;
+  for (size_t i = 0; i < 2 * Writers::kMaxThreads; ++i) {
+    writers.Add([&, told] {
+      {
+        MutexLock lock(&mutex);
+        threads.insert(std::this_thread::get_id());
+      }
+      num_begun.fetch_add(1);
+      num_begun.notify_all();
+      told.wait();
+    });
+  }
+  for (size_t n = 0; (n = num_begun.load()) < Writers::kMaxThreads;) num_begun.wait(n);
+  go.set_value();
+  writers.Finish();
+  EXPECT_EQ(threads.size(), Writers::kMaxThreads);
+}
+
+TEST(WritersTest, WhatAJobHoldsMayAddAJobWhenItGoes) {
+  Writers writers;
+  const auto done = std::make_shared<std::promise<void>>();
+  std::shared_ptr<void> held(
+      nullptr, [&writers, done](void*) { writers.Add([done] { done->set_value(); }); });
+  writers.Add([kept = std::move(held)] {});
+  done->get_future().wait();
+}
+
+TEST(WritersTest, WithoutAThreadAJobMayAddAnother) {
+  const test::NoThreads none;
+  bool is_done = false;
+  Writers writers;
+  writers.Add([&] { writers.Add([&] { is_done = true; }); });
+  EXPECT_TRUE(is_done);
 }
 
 TEST(WritersTest, WithoutJobsThereIsNoThread) { Writers().Finish(); }
