@@ -1,6 +1,6 @@
 // Goal:   the machine's files behave as file_system.h promises, errors included.
-// Method: a temporary directory; a second lock; calls that must fail, as another user, at a limit, or
-//         since a descriptor was closed behind a file's back; a system call that is replaced.
+// Method: a temporary directory; a second lock; calls that must fail, as another user, at a limit,
+//         or since a descriptor was closed behind a file's back; a system call that is replaced.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
