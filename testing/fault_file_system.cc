@@ -30,7 +30,10 @@ class FaultFileSystem::Reader final : public RandomAccessFile {
   Result<uint64_t> Size() const override {
     return faults_->Do("stat", [&] { return base_->Size(); });
   }
-  void DropCache() const override { base_->DropCache(); }
+  void DropCache() const override {
+    faults_->CountCacheDrop();
+    base_->DropCache();
+  }
 
  private:
   FaultFileSystem* const faults_;
@@ -82,6 +85,7 @@ void FaultFileSystem::SetPlan(const Plan& plan) {
   plan_ = plan;
   num_operations_ = 0;
   num_faults_ = 0;
+  num_cache_drops_ = 0;
 }
 
 uint64_t FaultFileSystem::num_operations() const {
@@ -92,6 +96,16 @@ uint64_t FaultFileSystem::num_operations() const {
 uint64_t FaultFileSystem::num_faults() const {
   MutexLock lock(&mutex_);
   return num_faults_;
+}
+
+uint64_t FaultFileSystem::num_cache_drops() const {
+  MutexLock lock(&mutex_);
+  return num_cache_drops_;
+}
+
+void FaultFileSystem::CountCacheDrop() {
+  MutexLock lock(&mutex_);
+  ++num_cache_drops_;
 }
 
 bool FaultFileSystem::Forgets() const {

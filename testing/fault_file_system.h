@@ -50,6 +50,8 @@ class FaultFileSystem final : public storage::FileSystem {
   void SetPlan(const Plan& plan);
   uint64_t num_operations() const;
   uint64_t num_faults() const;
+  // Calls of DropCache, which is no operation: it can't fail.
+  uint64_t num_cache_drops() const;
 
   Result<std::unique_ptr<storage::RandomAccessFile>> OpenForRead(const std::string& path) override;
   Result<std::unique_ptr<storage::WritableFile>> CreateNew(const std::string& path) override;
@@ -75,6 +77,7 @@ class FaultFileSystem final : public storage::FileSystem {
   // Counts one operation and says whether it fails.
   Fault Next(const std::string& what) ATTNDB_EXCLUDES(mutex_);
   bool Forgets() const ATTNDB_EXCLUDES(mutex_);
+  void CountCacheDrop() ATTNDB_EXCLUDES(mutex_);
 
   // Runs `call`, or fails in its place or after it.
   template <typename Call>
@@ -85,6 +88,7 @@ class FaultFileSystem final : public storage::FileSystem {
   Plan plan_ ATTNDB_GUARDED_BY(mutex_);
   uint64_t num_operations_ ATTNDB_GUARDED_BY(mutex_) = 0;
   uint64_t num_faults_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  uint64_t num_cache_drops_ ATTNDB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attndb::test

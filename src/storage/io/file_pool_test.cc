@@ -5,7 +5,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -93,9 +95,17 @@ TEST_F(FilePoolTest, ManyThreadsReadAtOnce) {
   EXPECT_LE(pool_.num_open(), kMaxOpen);
 }
 
-TEST_F(FilePoolTest, TheLimitFollowsThatOfTheProcess) {
-  EXPECT_GE(FilePool::DefaultLimit(), 16u);
-  EXPECT_LE(FilePool::DefaultLimit(), 1024u);
+TEST_F(FilePoolTest, TheLimitIsAQuarterOfThatOfTheProcess) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const rlim_t num_files : {rlim_t{63}, rlim_t{68}, rlim_t{71}, rlim_t{400}, rlim_t{5000}}) {
+    rlimit limit = before;
+    limit.rlim_cur = std::min(num_files, before.rlim_max);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const size_t found = FilePool::DefaultLimit();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(found, std::clamp<rlim_t>(limit.rlim_cur / 4, 16, 1024)) << num_files;
+  }
 }
 
 }  // namespace

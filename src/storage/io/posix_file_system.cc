@@ -176,7 +176,9 @@ class PosixWritableFile final : public WritableFile {
   Status Close() override {
     if (!status_.ok()) return status_;
     // Not repeated on EINTR: Linux has closed the descriptor by then.
-    if (::close(fd_.Release()) != 0 && errno != EINTR) return ErrnoStatus("close", path_, errno);
+    if (::close(fd_.Release()) != 0 && errno != EINTR) {
+      return status_ = ErrnoStatus("close", path_, errno);
+    }
     status_ = Status::FailedPrecondition(path_ + ": is closed");
     return Status::Ok();
   }

@@ -6,11 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/position_turns.h"
+#include "common/rope_frequencies.h"
+#include "storage/kv/kv_layout.h"
 #include "storage/kv/segment_writer.h"
+#include "storage/kv/turned_keys.h"
 #include "storage/vfs/store_files.h"
 #include "testing/kv_data.h"
 #include "testing/matchers.h"
@@ -52,6 +58,16 @@ class ChainRowsTest : public ::testing::Test {
     rows_.Reset(kLayer, shape_.dtype);
     rows_.AddSegment(segments_[0].get(), 1, kTokens);
     rows_.AddSegment(segments_[1].get(), 1, 100);
+  }
+
+  // Segment 1 can't be read any more.
+  void Damage() {
+    const std::string path = JoinPath(kDir, FileNameOf({.segment_id = 1}, ObjectFile::kData));
+    std::vector<std::byte> damaged = files_.Contents(path);
+    for (size_t at = damaged.size() / 2; at < damaged.size(); at += 1000) {
+      damaged[at] ^= std::byte{8};
+    }
+    files_.SetContents(path, std::move(damaged));
   }
 
   // Whether the row is what was stored.
@@ -135,10 +151,7 @@ TEST_F(ChainRowsTest, WhoAsksForNoRowReadsNone) {
 }
 
 TEST_F(ChainRowsTest, WhatCanNotBeReadFailsWhoAsksForIt) {
-  const std::string path = JoinPath(kDir, FileNameOf({.segment_id = 1}, ObjectFile::kData));
-  std::vector<std::byte> damaged = files_.Contents(path);
-  for (size_t at = damaged.size() / 2; at < damaged.size(); at += 1000) damaged[at] ^= std::byte{8};
-  files_.SetContents(path, std::move(damaged));
+  Damage();
   RowLease lease;
   lease.Reset(&rows_);
   lease.Request({1, 0, RowPart::kKeys}, 0, 10);
@@ -176,6 +189,101 @@ TEST_F(ChainRowsTest, ManyThreadsAskFirst) {
     }
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+TEST_F(ChainRowsTest, AFailureIsForgottenWithItsRuns) {
+  Damage();
+  EXPECT_EQ(rows_.BringRun(0).code(), StatusCode::kCorruption);
+  Fill();
+  EXPECT_FALSE(rows_.TakeFailure());
+}
+
+TEST_F(ChainRowsTest, ARunThatIsBroughtIsInMemoryWhole) {
+  const Strip strip = {1, 0, RowPart::kKeys};
+  EXPECT_EQ(rows_.Resident(strip), nullptr);
+  for (int round = 0; round < 2; ++round) {  // It is there already.
+    ATTNDB_ASSERT_OK(rows_.BringRun(1));
+    ExpectRow({rows_.Resident(strip), 32, 32, shape_.dtype}, 1, 0, RowPart::kKeys, 0);
+  }
+  EXPECT_EQ(segments_[0]->resident_bytes(), 0u);
+  Damage();
+  EXPECT_EQ(rows_.BringRun(0).code(), StatusCode::kCorruption);
+  const auto failure = rows_.TakeFailure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->segment, segments_[0].get());
+}
+
+class TurnedChainRowsTest : public ChainRowsTest {
+ protected:
+  TurnedChainRowsTest() {
+    turned_.key_turns = std::make_shared<const PositionTurns>(
+        *RopeFrequencies({.layout = RopeLayout::kHalf}, kLayer.head_dim));
+  }
+
+  // A row of keys of layer 1 of a segment's data, which stands in a run of the chain.
+  struct Place {
+    uint32_t run = 0;
+    uint64_t row = 0;
+    int64_t position = 0;
+  };
+  // Whether the row of the chain is that of data_[0], turned to its position.
+  void ExpectTurned(const Place& place, uint64_t data_row) const {
+    constexpr uint32_t kHead = 1;
+    RowLease lease;
+    lease.Reset(&rows_);
+    const size_t request = lease.Request({place.run, kHead, RowPart::kKeys}, place.row, 1);
+    ATTNDB_ASSERT_OK(lease.Read());
+    uint64_t num_rows = 0;
+    const kernels::RowsView found = lease.Piece(request, 0, &num_rows);
+    kernels::RowsView stored = found;
+    stored.data = data_[0].head(1, kHead).k.data();
+    const size_t row_bytes = stored.num_elements * DTypeBytes(stored.dtype);
+    std::vector<std::byte> expected(row_bytes);
+    TurnKeys(*turned_.key_turns, kernels::RowsFrom(stored, data_row), place.position, 1,
+             expected.data());
+    EXPECT_EQ(std::memcmp(found.data, expected.data(), row_bytes), 0)
+        << "run " << place.run << ", row " << place.row;
+  }
+
+  LayerShape turned_ = kLayer;
+};
+
+TEST_F(TurnedChainRowsTest, KeysStandAtThePositionsOfTheirRun) {
+  auto shape = std::make_shared<KvShape>(shape_);
+  KvTail tail(shape, &budget_);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const AppendSlot slot, tail.BeginAppend(1, kTokens));
+  for (const AppendPiece& piece : slot.pieces) {
+    for (uint32_t head = 0; head < kLayer.num_kv_heads; ++head) {
+      const uint64_t k_bytes = KRowBytes(shape_, 1), v_bytes = VRowBytes(shape_, 1);
+      std::memcpy(piece.k(head), data_[0].head(1, head).k.data() + piece.first_row * k_bytes,
+                  piece.num_rows * k_bytes);
+      std::memcpy(piece.v(head), data_[0].head(1, head).v.data() + piece.first_row * v_bytes,
+                  piece.num_rows * v_bytes);
+    }
+  }
+  tail.CommitAppend(1);
+  rows_.Reset(turned_, shape_.dtype);
+  rows_.AddSegment(segments_[0].get(), 1, kTokens);
+  rows_.AddTail(tail, 1, 5000);
+  ASSERT_EQ(rows_.run_tokens().size(), 3u);  // The tail has a full block, and one that is not.
+  const int64_t first = data_[0].identity.first_position;
+  ExpectTurned({.run = 0, .row = 7, .position = first + 7}, 7);
+  ExpectTurned({.run = 1, .row = 7, .position = 5007}, 7);
+  ExpectTurned({.run = 2, .row = 7, .position = 5000 + 256 + 7}, 256 + 7);
+
+  std::vector<KvRows> heads;
+  for (const test::HeadData& head : data_[0].layers[1]) {
+    heads.push_back({.k = head.k.data(), .v = head.v.data(), .num_tokens = kTokens});
+  }
+  rows_.Reset(turned_, shape_.dtype);
+  rows_.AddRun(heads);  // Where the segment was.
+  ExpectTurned({.run = 0, .row = 7, .position = 7}, 7);
+  rows_.Reset(turned_, shape_.dtype);
+  rows_.AddTail(tail, 1, 5000);  // Where the segment and the run were.
+  ExpectTurned({.run = 0, .row = 7, .position = 5007}, 7);
+  rows_.Reset(turned_, shape_.dtype);
+  rows_.AddSegment(segments_[0].get(), 1, kTokens);
+  ExpectTurned({.run = 0, .row = 7, .position = first + 7}, 7);
 }
 
 }  // namespace

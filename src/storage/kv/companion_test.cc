@@ -12,6 +12,7 @@
 
 #include "storage/kv/companion_writer.h"
 #include "storage/vfs/format.h"
+#include "storage/vfs/object_writer.h"
 #include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 #include "testing/memory_file_system.h"
@@ -57,6 +58,13 @@ class CompanionTest : public ::testing::Test {
       ATTNDB_RETURN_IF_ERROR(writer->AddPart(part, part.size() / 4));
     }
     return writer->Finish();
+  }
+  CompanionWriteOptions Options() {
+    return {.file_system = &fs_,
+            .dir = kDir,
+            .identity = expected_.identity,
+            .shape = expected_.shape,
+            .cancel = nullptr};
   }
   void WriteAll() {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const WrittenObject written, Write(&fs_));
@@ -182,6 +190,41 @@ TEST_F(CompanionTest, AWriteThatFailsOnceBetweenPartsFailsTheCompanion) {
   EXPECT_THAT(Write(&faults), FailsWith(StatusCode::kIoError, HasSubstr("injected fault: append")));
   EXPECT_EQ(faults.num_operations(), first_buffer) << "the writer went on";
   EXPECT_THAT(*fs_.List(kDir), IsEmpty());
+}
+
+TEST_F(CompanionTest, WithoutPartsItIsAHeaderAndNoLessThanThat) {
+  expected_.shape.parts.clear();
+  parts_.clear();
+  WriteAll();
+  EXPECT_EQ(fs_.Contents(kDataPath).size(), kCompanionHeaderBytes);
+  ATTNDB_EXPECT_OK(Open());
+  expected_.identity.name.generation = 3;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const auto writer,
+      ObjectWriter::Create(
+          {.file_system = &fs_, .dir = kDir, .name = expected_.identity.name, .cancel = nullptr}));
+  ATTNDB_ASSERT_OK(writer->Append(std::vector<std::byte>(kCompanionHeaderBytes - 1)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const WrittenObject shorter, writer->Finish({}));
+  expected_.root_hash = shorter.root_hash;
+  EXPECT_THAT(Open(), FailsWith(StatusCode::kCorruption,
+                                HasSubstr("length: expected at least 4096, found 4095")));
+}
+
+TEST_F(CompanionTest, PlacesThatDoNotExistAreMistakes) {
+  WriteAll();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto companion, Open());
+  for (const PartPlace& place : {PartPlace{2, 0, 0}, PartPlace{1, 1, 0}, PartPlace{0, 0, 2}}) {
+    EXPECT_DEATH((void)companion->num_rows(place), "place.part < shape_.parts.size");
+  }
+}
+
+TEST_F(CompanionTest, TheWriterTakesTheShapesPartsAndNoSegmentsName) {
+  CompanionWriteOptions options = Options();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto writer, CompanionWriter::Create(options));
+  for (const std::vector<std::byte>& part : parts_) ATTNDB_ASSERT_OK(writer->AddPart(part, 1));
+  EXPECT_DEATH((void)writer->AddPart({}, 0), "num_added_ < sections_.size");
+  options.identity.name = {.segment_id = 8};
+  EXPECT_DEATH((void)CompanionWriter::Create(options), "name.kind != kSegmentKind");
 }
 
 }  // namespace

@@ -46,5 +46,21 @@ TEST(KvLayout, ShapesBeyondTheCapsAreRefusedByName) {
   expect("dtype", [](KvShape* s) { s->dtype = static_cast<DType>(3); });
 }
 
+TEST(KvLayout, EachDTypeMayBeStored) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    ATTNDB_EXPECT_OK(ValidateShape(
+        {.dtype = dtype, .layers = {{.num_kv_heads = 1, .head_dim = 1, .v_head_dim = 1}}}));
+  }
+}
+
+TEST(KvLayout, ALayerThatWasTakenAwayDoesNotCount) {
+  const LayerShape layer{.num_kv_heads = 1, .head_dim = 16, .v_head_dim = 16};
+  KvShape shape{.dtype = DType::kFloat16, .layers = {layer, layer, layer}};
+  shape.layers.back().head_dim = kMaxHeadDim + 1;
+  shape.layers.pop_back();
+  ATTNDB_EXPECT_OK(ValidateShape(shape));
+  EXPECT_EQ(BytesPerToken(shape), 2u * (32 + 32));
+}
+
 }  // namespace
 }  // namespace attndb::storage

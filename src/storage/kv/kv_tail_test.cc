@@ -390,5 +390,72 @@ TEST(KvTail, ForksMayBeUsedByDifferentThreads) {
   ExpectTail(tail, model);
 }
 
+TEST(KvTail, ABlockIsFilledToItsLastRowWhereItLies) {
+  Random random(test::SeedOr(39));
+  const auto shape = MixedShape();
+  MemoryBudget budget(KvTail::kBlockTokens * LayerBytesPerToken(*shape, 0));
+  KvTail tail(shape, &budget);
+  ATTNDB_ASSERT_OK(Append(&tail, 0, Values(KvTail::kBlockTokens - 1, &random)));
+  const std::byte* const rows = tail.runs(0, 0).front().k;
+  ATTNDB_ASSERT_OK(Append(&tail, 0, Values(1, &random)));
+  EXPECT_EQ(tail.runs(0, 0).front().k, rows);
+}
+
+TEST(KvTail, BlocksOfAnAppendThatFailedAreGivenBack) {
+  const auto shape = MixedShape();
+  MemoryBudget budget(600 * LayerBytesPerToken(*shape, 0));  // Two blocks of the three.
+  KvTail tail(shape, &budget);
+  EXPECT_EQ(tail.BeginAppend(0, 700).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  EXPECT_EQ(tail.memory_bytes(), 0u);
+}
+
+TEST(KvTail, TokensAreJoinedAsSoonAsTheyAreEnough) {
+  Random random(test::SeedOr(41));
+  MemoryBudget budget(kPlenty);
+  KvTail tail(MixedShape(), &budget);
+  for (int i = 0; i < 2; ++i) {
+    ATTNDB_ASSERT_OK(Append(&tail, 0, Values(KvTail::kJoinedTokens - 1, &random)));
+    EXPECT_FALSE(tail.CanJoin(0));
+    ATTNDB_ASSERT_OK(Append(&tail, 0, Values(1, &random)));
+    EXPECT_TRUE(tail.CanJoin(0));
+    ATTNDB_ASSERT_OK(tail.Join(0));
+  }
+  EXPECT_FALSE(tail.CanJoin(0));
+  EXPECT_FALSE(tail.CanJoin(1));
+  EXPECT_DEATH((void)tail.joined(0, 2), "i < state.num_joined");
+  EXPECT_DEATH((void)tail.BeginAppend(3, 1), "layer < layers_.size");
+}
+
+TEST(KvTail, CropForgetsAnAppendThatIsInProgress) {
+  Random random(test::SeedOr(42));
+  MemoryBudget budget(kPlenty);
+  KvTail tail(MixedShape(), &budget);
+  Model model(3);
+  model[0] = Values(10, &random);
+  ATTNDB_ASSERT_OK(Append(&tail, 0, model[0]));
+  ATTNDB_ASSERT_OK(tail.BeginAppend(0, 5));
+  tail.Crop(8);
+  tail.CommitAppend(0);
+  model[0].resize(8);
+  ExpectTail(tail, model);
+}
+
+TEST(KvTail, WhatLayersHaveMoreThanWasDroppedStays) {
+  Random random(test::SeedOr(43));
+  MemoryBudget budget(kPlenty);
+  KvTail tail(MixedShape(), &budget);
+  Model model = {Values(300, &random), Values(512, &random), Values(812, &random)};
+  for (LayerId layer = 0; layer < 3; ++layer) {
+    ATTNDB_ASSERT_OK(Append(&tail, layer, model[layer]));
+  }
+  tail.SetNonFinite(2, 1);
+  ATTNDB_ASSERT_OK(tail.DropFirst(300));
+  for (auto& layer : model) layer.erase(layer.begin(), layer.begin() + 300);
+  ExpectTail(tail, model);
+  EXPECT_TRUE(tail.non_finite(2, 1));
+  EXPECT_FALSE(tail.non_finite(2, 0));
+}
+
 }  // namespace
 }  // namespace attndb::storage

@@ -57,9 +57,11 @@ TEST_F(MemoryBudgetTest, AReservationIsGivenBackOnce) {
     EXPECT_EQ(budget_.used_bytes(), 60u);
     ATTNDB_ASSERT_OK_AND_ASSIGN(moved, budget_.Reserve(40, "second"));  // Gives the 60 back.
     EXPECT_EQ(budget_.used_bytes(), 40u);
+    EXPECT_EQ(moved.bytes(), 40u);
     moved.Release();
     moved.Release();
     EXPECT_EQ(budget_.used_bytes(), 0u);
+    EXPECT_EQ(moved.bytes(), 0u);
   }
   EXPECT_EQ(budget_.used_bytes(), 0u);
 }
@@ -148,6 +150,49 @@ TEST_F(MemoryBudgetTest, TheLimitHoldsUnderManyThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST_F(MemoryBudgetTest, WhatTakesTheWholeLimitDropsAll) {
+  (void)Keep("a", 30);
+  (void)Keep("b", 30);
+  ATTNDB_EXPECT_OK(budget_.Reserve(100, "all"));
+  EXPECT_THAT(dropped_, ElementsAre("a", "b"));
+}
+
+TEST_F(MemoryBudgetTest, OthersCanBeDroppedForRoomAfterOneWasDropped) {
+  (void)Keep("a", 30);
+  const Item* const b = Keep("b", 30).get();
+  (void)Keep("c", 30);
+  budget_.Drop(b);
+  EXPECT_THAT(dropped_, ElementsAre("b"));
+  ATTNDB_EXPECT_OK(budget_.Reserve(100, "all"));
+  EXPECT_THAT(dropped_, ElementsAre("b", "a", "c"));
+  EXPECT_EQ(budget_.num_dropped(), 2u);
+}
+
+// Locks the budget's mutex when it is freed.
+class UserOfTheBudget final : public Resident {
+ public:
+  UserOfTheBudget(MemoryBudget* budget, Reservation reservation)
+      : Resident(std::move(reservation), std::make_shared<ResidentGroup>()), budget_(budget) {}
+  ~UserOfTheBudget() override { budget_->Drop(nullptr); }
+
+ private:
+  MemoryBudget* const budget_;
+};
+
+TEST_F(MemoryBudgetTest, WhatIsDroppedMayUseTheBudgetWhileItIsFreed) {
+  for (const bool for_room : {true, false}) {
+    auto user = std::make_shared<const UserOfTheBudget>(&budget_, *budget_.Reserve(60, "user"));
+    const Resident* const resident = user.get();
+    budget_.Keep(std::move(user));
+    if (for_room) {
+      ATTNDB_EXPECT_OK(budget_.Reserve(50, "room"));
+    } else {
+      budget_.Drop(resident);
+    }
+    EXPECT_EQ(budget_.used_bytes(), 0u);
+  }
 }
 
 }  // namespace

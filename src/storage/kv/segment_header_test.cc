@@ -74,6 +74,12 @@ TEST(SegmentHeader, FieldsOutOfRangeAreRefusedByName) {
   EXPECT_EQ(DecodeWith(8, kPackedVersion)->version, kPackedVersion);
 }
 
+TEST(SegmentHeader, APageThatEndsInTheShapeIsRefused) {
+  const std::vector<std::byte> page = EncodeSegmentHeader(Some());
+  EXPECT_THAT(DecodeSegmentHeader(std::span(page).first(260), "segment 7"),
+              FailsWith(StatusCode::kCorruption, HasSubstr("head_dim at offset 260")));
+}
+
 TEST(SegmentHeader, AnyBitThatChangesTheIdentityIsNoticed) {
   const std::vector<std::byte> clean = EncodeSegmentHeader(Some());
   for (size_t bit = 0; bit < 8 * clean.size(); ++bit) {

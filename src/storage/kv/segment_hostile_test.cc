@@ -223,6 +223,59 @@ TEST_F(SegmentHostileTest, SampledQueriesOutOfOrderAreRefused) {
               test::FailsWith(StatusCode::kCorruption, ::testing::HasSubstr("token index")));
 }
 
+TEST_F(SegmentHostileTest, SampledQueriesBehindTheLastTokenAreRefused) {
+  std::vector<std::byte> data = data_;
+  const auto wanted = std::as_bytes(std::span(query_tokens_));
+  const auto found = std::search(data.begin(), data.end(), wanted.begin(), wanted.end());
+  ASSERT_NE(found, data.end());
+  ASSERT_FALSE(wanted.empty());
+  const size_t last = static_cast<size_t>(found - data.begin()) + wanted.size() - sizeof(uint32_t);
+  MemoryBudget budget(kBudget);
+  for (const uint32_t token : {49u, 50u}) {  // Of 50.
+    std::memcpy(data.data() + last, &token, sizeof(token));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Segment::Open(&fs_, kDir, Seal(data), &budget));
+    const Result<LayerQueries> queries = segment->ReadQueries(0);
+    if (token == 49) {
+      ATTNDB_EXPECT_OK(queries);
+    } else {
+      EXPECT_THAT(queries, test::FailsWith(StatusCode::kCorruption,
+                                           ::testing::HasSubstr(" to 49, found 50")));
+    }
+  }
+}
+
+TEST_F(SegmentHostileTest, TokensAreZeroOrMore) {
+  const uint64_t tokens = kSegmentHeaderBytes + SectionTableBytes(13);
+  MemoryBudget budget(kBudget);
+  for (const TokenId token : {0, -1}) {
+    std::vector<std::byte> data = data_;
+    std::memcpy(data.data() + tokens + 7 * sizeof(token), &token, sizeof(token));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Segment::Open(&fs_, kDir, Seal(data), &budget));
+    const Result<std::vector<TokenId>> found = segment->ReadTokens();
+    if (token == 0) {
+      ATTNDB_ASSERT_OK(found);
+      EXPECT_EQ((*found)[7], 0);
+    } else {
+      EXPECT_THAT(found,
+                  test::FailsWith(StatusCode::kCorruption,
+                                  ::testing::HasSubstr("token 7: expected 0 or more, found -1")));
+    }
+  }
+}
+
+TEST_F(SegmentHostileTest, ShorterThanItsHeaderIsShorterThanASegment) {
+  const std::pair<size_t, std::string> kErrors[] = {
+      {4095, "length: expected at least 4096, found 4095"},
+      {4096, "object_bytes: expected 4096, found " + std::to_string(data_.size())}};
+  for (const auto& [size, message] : kErrors) {
+    std::vector<std::byte> data = data_;
+    data.resize(size);
+    MemoryBudget budget(kBudget);
+    EXPECT_THAT(Segment::Open(&fs_, kDir, Seal(data), &budget),
+                test::FailsWith(StatusCode::kCorruption, ::testing::HasSubstr(message)));
+  }
+}
+
 TEST_F(SegmentHostileTest, EmptyAndTinyObjectsWithFittingChecksums) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{8191},
                             size_t{8192}, data_.size() - 1}) {

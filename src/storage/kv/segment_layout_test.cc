@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "storage/vfs/format.h"
+#include "storage/vfs/manifest.h"
 #include "testing/matchers.h"
 
 namespace attndb::storage {
@@ -92,6 +94,42 @@ TEST(SegmentLayout, SectionsOfLaterVersionsAreSkippedOnlyIfTheyMayBe) {
   sections[3].flags = 0;
   EXPECT_THAT(CheckSections(sections, kShape, 10, "segment 7"),
               FailsWith(StatusCode::kUnsupported, HasSubstr("segment 7: section kind 'norms'")));
+}
+
+// K and V of a layer end before its queries, which end before the next layer.
+TEST(SegmentLayout, ALayersRangesAreThoseOfItsOwnSections) {
+  const SegmentLayout layout(kShape);
+  std::vector<SectionEntry> sections = Some();
+  uint64_t offset = 8192;
+  for (SectionEntry& section : sections) {
+    section.offset = offset;
+    offset += section.length + 10;  // Room between them, so that each edge is another number.
+  }
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    const uint32_t last = kShape.layers[layer].num_kv_heads - 1;
+    const ByteRange kv = layout.KvRange(sections, layer);
+    EXPECT_EQ(kv.begin, sections[layout.keys(layer, 0)].offset);
+    EXPECT_EQ(kv.end, sections[layout.values(layer, last)].end());
+    const ByteRange queries = layout.QueryRange(sections, layer);
+    EXPECT_EQ(queries.begin, kv.end + 10);
+    EXPECT_EQ(queries.end, sections[layout.query_refs(layer, last)].end());
+  }
+}
+
+TEST(SegmentLayout, ASegmentsBytesAreKnownUpToThoseOfTheLargestObject) {
+  // K and V take 64 bytes a token each, and no query was sampled: tokens, keys and values begin at
+  // granules, the first at 8192.
+  const KvShape shape{.dtype = DType::kFloat32,
+                      .layers = {{.num_kv_heads = 1, .head_dim = 16, .v_head_dim = 16}}};
+  const std::vector<std::vector<uint64_t>> no_queries = {{0}};
+  constexpr uint64_t kFew = 65536;
+  constexpr uint64_t kFewBytes = 8192 + 132 * kFew;
+  EXPECT_EQ(SegmentFileBytes(shape, kFew, no_queries), kFewBytes + ManifestBytes(kFewBytes));
+  // 2 granules, 8134408 of tokens, and 130150523 of keys and of values are 2^28.
+  constexpr uint64_t kMost = uint64_t{130150523} * 64;
+  EXPECT_EQ(SegmentFileBytes(shape, kMost, no_queries),
+            kMaxObjectBytes + ManifestBytes(kMaxObjectBytes));
+  EXPECT_EQ(SegmentFileBytes(shape, kMost + 1, no_queries), std::nullopt);
 }
 
 }  // namespace

@@ -491,5 +491,30 @@ TEST_F(SegmentTest, FindDamageReportsProgressAndCanBeStopped) {
   EXPECT_EQ(budget_.used_bytes(), 0u);
 }
 
+// --- Mistakes of the caller.
+
+TEST_F(SegmentTest, AShapeThatNoSegmentHasIsNotOpened) {
+  const SegmentData data = RandomSegment({.shape = SmallShape(), .num_tokens = 3}, &random_);
+  SegmentExpectation expected = Write(data);
+  expected.identity.shape.layers.clear();
+  EXPECT_THAT(Open(expected), FailsWith(StatusCode::kInvalidArgument, HasSubstr("num_layers")));
+}
+
+TEST_F(SegmentTest, LayersAndTokensThatItHasNotAreMistakes) {
+  constexpr uint64_t kTokens = 10;
+  const SegmentData data = RandomSegment({.shape = SmallShape(), .num_tokens = kTokens}, &random_);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Open(Write(data)));
+  const char* const no_layer = "layer < shape\\(\\).layers.size";
+  EXPECT_DEATH((void)segment->PinLayer(2, 1), no_layer);
+  EXPECT_DEATH((void)segment->PinLayer(0, kTokens + 1), "num_first <= num_tokens");
+  EXPECT_DEATH((void)segment->ReadQueries(2), no_layer);
+  const auto read = [&](uint64_t begin, uint64_t end) {
+    return segment->ReadRows(0, 0, RowPart::kKeys, {begin, end}).status();
+  };
+  EXPECT_DEATH((void)read(5, 4), "tokens.begin <= tokens.end");
+  EXPECT_DEATH((void)read(0, kTokens + 1), "tokens.end <= num_tokens");
+  ATTNDB_EXPECT_OK(read(kTokens, kTokens));
+}
+
 }  // namespace
 }  // namespace attndb::storage

@@ -17,6 +17,7 @@
 #include "common/aligned_buffer.h"
 #include "storage/kv/kv_layout.h"
 #include "storage/kv/segment.h"
+#include "storage/vfs/format.h"
 #include "storage/vfs/store_files.h"
 #include "testing/event.h"
 #include "testing/fault_file_system.h"
@@ -447,6 +448,10 @@ TEST_F(SegmentWriterTest, ArgumentsThatDoNotFitAreRefusedByName) {
   expect("tokens: expected 901, found 900", [](SegmentData* d) { d->identity.num_tokens = 901; });
   expect("num_tokens: expected 1 to", [](SegmentData* d) { d->identity.num_tokens = 0; });
   expect("num_tokens: expected 1 to", [](SegmentData* d) { d->identity.num_tokens = 1ull << 40; });
+  expect("num_tokens: expected 1 to 2147483648, found 2147483649",
+         [](SegmentData* d) { d->identity.num_tokens = kMaxSegmentTokens + 1; });
+  expect("tokens: expected 2147483648, found 900",
+         [](SegmentData* d) { d->identity.num_tokens = kMaxSegmentTokens; });
   expect("num_layers", [](SegmentData* d) { d->identity.shape.layers.clear(); });
   expect("layer 1: head_dim", [](SegmentData* d) { d->identity.shape.layers[1].head_dim = 5000; });
   expect("queries of layer 1, head 0: token index: expected 0 to 899, found 900",

@@ -36,10 +36,12 @@ class TurnedKeysTest : public ::testing::TestWithParam<DType> {
 
   kernels::RowsView Stored() const { return {stored_.data(), kDim, kDim, GetParam()}; }
   // A stored row at its position, rounded to the stored type again.
-  std::vector<float> Expected(uint64_t row) const {
+  std::vector<float> Expected(uint64_t row) const { return Expected(row, row); }
+  // At the position of another row.
+  std::vector<float> Expected(uint64_t row, uint64_t place) const {
     std::vector<float> turned(kDim);
     kernels::LoadRows(Stored(), row, 1, turned.data());
-    turns_->On(kFirst + static_cast<int64_t>(row), 1, kDim, turned.data());
+    turns_->On(kFirst + static_cast<int64_t>(place), 1, kDim, turned.data());
     std::vector<std::byte> rounded(kDim * sizeof(float));
     kernels::ConvertRows(DType::kFloat32, turned.data(), kDim, GetParam(), rounded.data(), kDim, 1,
                          kDim, kDim);
@@ -71,8 +73,9 @@ TEST_P(TurnedKeysTest, AWholeHeadIsTurnedInPlace) {
 TEST_P(TurnedKeysTest, RangesAndListsAreCopies) {
   RowLease lease;
   const RowRequest range = {.strip = {}, .first = 70, .count = 33};
-  const std::vector<uint32_t> rows = {149, 3, 3, 64, 0};
-  const RowRequest list = {.strip = {}, .count = rows.size(), .list = rows.data()};
+  const std::vector<uint32_t> rows = {149, 3, 3,
+                                      64,  0, UINT32_MAX};  // The last one is not asked for.
+  const RowRequest list = {.strip = {}, .count = rows.size() - 1, .list = rows.data()};
   lease.Request(range.strip, range.first, range.count);
   lease.RequestListed(list.strip, list.list, list.count);
   ATTNDB_ASSERT_OK(PlaceTurnedKeys(*turns_, range, Stored(), kFirst, &lease));
@@ -82,8 +85,27 @@ TEST_P(TurnedKeysTest, RangesAndListsAreCopies) {
   ASSERT_EQ(num_rows, range.count);
   for (uint64_t i = 0; i < range.count; ++i) EXPECT_EQ(Row(piece, i), Expected(range.first + i));
   const ListedRows listed = lease.Listed(1);
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (size_t i = 0; i < list.count; ++i) {
     EXPECT_EQ(Row(listed.rows, listed.list[i]), Expected(rows[i])) << i;
+  }
+}
+
+TEST_P(TurnedKeysTest, CopiesLieBehindEachOtherWhateverLiesBetweenTheRows) {
+  const kernels::RowsView every_other = {stored_.data(), 2 * kDim, kDim, GetParam()};
+  const std::vector<uint32_t> rows = {70, 5, 9};
+  RowLease lease;
+  lease.Request({}, 10, 20);
+  lease.RequestListed({}, rows.data(), rows.size());
+  for (const RowRequest& request : lease.requests()) {
+    ATTNDB_ASSERT_OK(PlaceTurnedKeys(*turns_, request, every_other, kFirst, &lease));
+  }
+  uint64_t num_rows = 0;
+  const kernels::RowsView piece = lease.Piece(0, 0, &num_rows);
+  ASSERT_EQ(num_rows, 20u);
+  for (uint64_t i = 0; i < num_rows; ++i) EXPECT_EQ(Row(piece, i), Expected(2 * (10 + i), 10 + i));
+  const ListedRows listed = lease.Listed(1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(Row(listed.rows, listed.list[i]), Expected(2 * rows[i], rows[i])) << i;
   }
 }
 

@@ -75,6 +75,9 @@ TEST(FieldCheck, KindNamesFillTheirSixteenBytes) {
         "Keys\0\0\0\0\0\0\0\0\0\0\0\0"sv, "keys\0\0\0\0\0\0\0\0\0\0\0x"sv, "keys"sv}) {
     EXPECT_EQ(ReadKind(bytes).status().code(), StatusCode::kCorruption);
   }
+  EXPECT_THAT(ReadKind("keys"),
+              FailsWith(StatusCode::kCorruption,
+                        HasSubstr("kind at offset 0: expected 16 bytes, found 4")));
 }
 
 TEST(FieldCheck, ReservedBytesMustBeZero) {
@@ -83,6 +86,11 @@ TEST(FieldCheck, ReservedBytesMustBeZero) {
     ByteReader in(bytes, "object");
     ATTNDB_EXPECT_OK(ReadZeros(&in, "object", 16));
     ATTNDB_EXPECT_OK(in.Finish());
+  }
+  {
+    ByteReader in(bytes, "object");
+    EXPECT_THAT(ReadZeros(&in, "object", 17),
+                FailsWith(StatusCode::kCorruption, HasSubstr("expected 17 bytes, found 16")));
   }
   bytes[11] = std::byte{3};
   ByteReader in(bytes, "object");

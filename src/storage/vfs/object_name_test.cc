@@ -88,5 +88,18 @@ TEST(ObjectName, WhateverParsesIsItsOwnName) {
   }
 }
 
+TEST(ObjectName, LooseSegmentsHaveOneNameEach) {
+  for (const uint64_t id : {uint64_t{0}, uint64_t{0x2a}, UINT64_MAX}) {
+    EXPECT_EQ(ParseLooseName(LooseNameOf(id)), id);
+  }
+  EXPECT_EQ(LooseNameOf(0x2a), "000000000000002a.loose");
+  for (const char* text : {"", ".loose", "2a.loose", "000000000000002a", "000000000000002a.seg",
+                           "000000000000002A.loose", "0000000000000002a.loose",
+                           "000000000000002a.loose.loose", "000000000000002a.loose.tmp"}) {
+    EXPECT_FALSE(ParseLooseName(text).has_value()) << text;
+  }
+  EXPECT_FALSE(ParseFileName(LooseNameOf(0x2a)).has_value());
+}
+
 }  // namespace
 }  // namespace attndb::storage

@@ -10,6 +10,7 @@
 #include "common/random.h"
 #include "storage/vfs/format.h"
 #include "storage/vfs/object_writer.h"
+#include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 #include "testing/memory_file_system.h"
 #include "testing/seed.h"
@@ -19,10 +20,12 @@ namespace {
 
 using test::FailsWith;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kDir = "segments";
 const std::string kPath = "segments/0000000000000001.seg";
+const std::string kManifestPath = "segments/0000000000000001.manifest";
 constexpr uint64_t kBytes = 5 * kGranuleBytes + 1000;
 
 class ObjectReaderTest : public ::testing::Test {
@@ -101,6 +104,110 @@ TEST_F(ObjectReaderTest, TheRootHashDecides) {
   EXPECT_THAT(Open(),
               FailsWith(StatusCode::kCorruption, AllOf(HasSubstr("SHA-256"), HasSubstr("expected"),
                                                        HasSubstr("0000000000000001.manifest"))));
+}
+
+TEST_F(ObjectReaderTest, DamagedGranulesReadAsZerosForThoseWhoAskWhereTheyAre) {
+  std::vector<std::byte> damaged = data_;
+  for (const uint64_t granule : {1u, 3u, 5u}) damaged[granule * kGranuleBytes + 7] ^= std::byte{1};
+  fs_.SetContents(kPath, damaged);
+  GranuleDamage damage;
+  constexpr uint64_t kAt = kGranuleBytes + 100;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ObjectRange range,
+                              reader_->Read(kAt, 3 * kGranuleBytes, &damage));
+  EXPECT_THAT(damage.offsets, ElementsAre(kGranuleBytes, 3 * kGranuleBytes));
+  EXPECT_THAT(damage.first,
+              FailsWith(StatusCode::kCorruption, HasSubstr("granule at offset 4096")));
+  const auto expected = std::span(data_).subspan(kAt, 3 * kGranuleBytes);
+  for (uint64_t i = 0; i < range.bytes.size(); ++i) {
+    const bool is_damaged = (kAt + i) / kGranuleBytes % 2 == 1;
+    ASSERT_EQ(range.bytes[i], is_damaged ? std::byte{0} : expected[i]) << i;
+  }
+  GranuleDamage all;
+  ATTNDB_EXPECT_OK(reader_->VerifyAll(nullptr, &all));
+  EXPECT_THAT(all.offsets, ElementsAre(kGranuleBytes, 3 * kGranuleBytes, 5 * kGranuleBytes));
+}
+
+TEST_F(ObjectReaderTest, AFileOfAnotherLengthIsDamage) {
+  for (const uint64_t size : {kBytes - 1, kBytes + 1}) {
+    std::vector<std::byte> other = data_;
+    other.resize(size);
+    fs_.SetContents(kPath, std::move(other));
+    const std::string message = kPath + ": length of the file: expected " + std::to_string(kBytes) +
+                                ", found " + std::to_string(size);
+    EXPECT_THAT(Open(), FailsWith(StatusCode::kCorruption, HasSubstr(message)));
+    EXPECT_THAT(reader_->VerifyAll(nullptr),
+                FailsWith(StatusCode::kCorruption, HasSubstr(message)));
+  }
+}
+
+TEST_F(ObjectReaderTest, AFileThatIsGoneIsDamageUnlessNoObjectIsThere) {
+  ATTNDB_ASSERT_OK(fs_.Remove(kPath));
+  EXPECT_THAT(Open(), FailsWith(StatusCode::kCorruption, HasSubstr(kPath)));
+  ATTNDB_ASSERT_OK(fs_.Remove(kManifestPath));
+  fs_.SetContents("segments/0000000000000002.seg.tmp", {});  // Neither is an object.
+  fs_.SetContents("segments/README", {});
+  EXPECT_THAT(Open(), FailsWith(StatusCode::kIoError,
+                                HasSubstr("neither is any other object in segments: is its disk")));
+  EXPECT_THAT(ObjectReader::Open(&fs_, "elsewhere", {.segment_id = 1}, root_hash_),
+              FailsWith(StatusCode::kIoError, HasSubstr("any other object in elsewhere")));
+  fs_.SetContents("segments/0000000000000002.seg", {});
+  EXPECT_THAT(Open(), FailsWith(StatusCode::kCorruption, HasSubstr(kManifestPath)));
+}
+
+TEST_F(ObjectReaderTest, TheFirstErrorEndsOpening) {
+  test::FaultFileSystem files(&fs_);
+  for (uint64_t n = 1; n <= 5; ++n) {  // Open, stat and read the manifest; open and stat the data.
+    files.SetPlan({.fail_at = n});
+    EXPECT_THAT(ObjectReader::Open(&files, kDir, {.segment_id = 1}, root_hash_),
+                FailsWith(StatusCode::kIoError, HasSubstr("operation " + std::to_string(n))));
+    EXPECT_EQ(files.num_operations(), n);
+  }
+  files.SetPlan({});
+  ATTNDB_EXPECT_OK(ObjectReader::Open(&files, kDir, {.segment_id = 1}, root_hash_));
+  EXPECT_EQ(files.num_operations(), 5u);
+}
+
+// A long manifest is hashed in pieces first, and only then read as a whole.
+TEST_F(ObjectReaderTest, NoMemoryIsTakenForALongManifestOfAnotherHash) {
+  constexpr uint64_t kPiece = uint64_t{1} << 20;
+  test::FaultFileSystem files(&fs_);
+  const auto open = [&](const Sha256Digest& root_hash, uint64_t fail_at = 0) {
+    files.SetPlan({.fail_at = fail_at});
+    return ObjectReader::Open(&files, kDir, {.segment_id = 1}, root_hash).status();
+  };
+  for (const uint64_t size : {kPiece, kPiece + 5}) {
+    const std::vector<std::byte> manifest(size, std::byte{7});
+    fs_.SetContents(kManifestPath, manifest);
+    const uint64_t num_pieces = size > kPiece ? 2 : 0;
+    EXPECT_THAT(open(Sha256::Of(manifest)), FailsWith(StatusCode::kCorruption, HasSubstr("magic")));
+    EXPECT_EQ(files.num_operations(), 2 + num_pieces + 1);  // It is opened, and its length read.
+    EXPECT_THAT(open(root_hash_), FailsWith(StatusCode::kCorruption, HasSubstr("SHA-256")));
+    EXPECT_EQ(files.num_operations(), 2 + std::max<uint64_t>(num_pieces, 1));
+    EXPECT_THAT(open(root_hash_, 3), FailsWith(StatusCode::kIoError, HasSubstr("operation 3")));
+  }
+}
+
+TEST_F(ObjectReaderTest, VerifyingReadsPastTheSystemsCache) {
+  test::FaultFileSystem files(&fs_);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader,
+                              ObjectReader::Open(&files, kDir, {.segment_id = 1}, root_hash_));
+  ATTNDB_ASSERT_OK(reader->Read(0, kBytes));
+  EXPECT_EQ(files.num_cache_drops(), 0u);
+  ATTNDB_ASSERT_OK(reader->VerifyAll(nullptr));
+  EXPECT_EQ(files.num_cache_drops(), 1u);
+}
+
+TEST_F(ObjectReaderTest, RangesEndWithTheObject) {
+  EXPECT_DEATH((void)reader_->ReadBufferBytes(kBytes, 1), "size <= length");
+  EXPECT_DEATH((void)reader_->ReadBufferBytes(kBytes + 1, 0), "offset <= length");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const auto writer,
+      ObjectWriter::Create({.file_system = &fs_, .dir = kDir, .name = {.segment_id = 2}}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const WrittenObject written, writer->Finish({}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto empty,
+                              ObjectReader::Open(&fs_, kDir, {.segment_id = 2}, written.root_hash));
+  EXPECT_EQ(empty->ReadBufferBytes(0, 0), 0u);
+  ATTNDB_EXPECT_OK(empty->VerifyAll(nullptr));
 }
 
 }  // namespace

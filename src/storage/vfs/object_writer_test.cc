@@ -1,16 +1,18 @@
 // Goal:   objects of any kind and length are written once, in bounded memory, under their own
 //         names.
-// Method: lengths around granule and buffer; a companion object; misuse.
+// Method: lengths around granule and buffer; a companion object; misuse; a fault of each operation.
 #include "storage/vfs/object_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "common/random.h"
 #include "storage/vfs/format.h"
 #include "storage/vfs/object_reader.h"
+#include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 #include "testing/memory_file_system.h"
 
@@ -102,6 +104,50 @@ TEST_F(ObjectWriterTest, TwoWritersOfOneObjectCanNotMix) {
   EXPECT_THAT(ObjectWriter::Create(OptionsFor(1)),
               FailsWith(StatusCode::kAlreadyExists, HasSubstr(".seg.tmp")));
   ATTNDB_EXPECT_OK(first->Finish({}));
+}
+
+// The files do not remember their errors: who looks away from one does not see it later.
+TEST_F(ObjectWriterTest, TheFirstErrorIsToldAndNothingIsDoneAfterIt) {
+  const std::vector<std::byte> head(kGranuleBytes, std::byte{1});
+  const std::vector<std::byte> data((size_t{512} << 10) + 100, std::byte{2});
+  // Creates the data file, and appends room for the head, a buffer and the rest. Writes the head,
+  // syncs and closes. Creates the manifest, appends, syncs and closes. Renames both, syncs.
+  constexpr uint64_t kOperations = 14;
+  test::FaultFileSystem faults(&fs_);
+  ObjectWriter::Options options = OptionsFor(1, head.size());
+  options.file_system = &faults;
+  const auto write = [&]() -> Status {
+    ATTNDB_ASSIGN_OR_RETURN(const auto writer, ObjectWriter::Create(options));
+    ATTNDB_RETURN_IF_ERROR(writer->Append(data));
+    return writer->Finish(head).status();
+  };
+  for (uint64_t n = 1; n <= kOperations; ++n) {
+    faults.SetPlan({.fail_at = n, .removes_fail = false, .forgets = true});
+    EXPECT_THAT(write(),
+                FailsWith(StatusCode::kIoError, HasSubstr("operation " + std::to_string(n))));
+    EXPECT_EQ(faults.num_operations(), n);
+    EXPECT_THAT(*fs_.List(kDir), IsEmpty()) << n;
+  }
+  faults.SetPlan({});
+  ATTNDB_EXPECT_OK(write());
+  EXPECT_EQ(faults.num_operations(), kOperations);
+}
+
+// What is appended is said to be far longer than it is: of that, one buffer is read before the
+// writer sees that it was cancelled.
+TEST_F(ObjectWriterTest, AnObjectHasItsMostBytesAndNotOneMore) {
+  std::atomic<bool> cancel = false;
+  ObjectWriter::Options options = OptionsFor(1, kGranuleBytes);
+  options.cancel = &cancel;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto writer, ObjectWriter::Create(options));
+  const std::vector<std::byte> data(size_t{512} << 10);
+  constexpr uint64_t kLeft = kMaxObjectBytes - kGranuleBytes;
+  EXPECT_THAT(writer->Append(std::span(data.data(), kLeft + 1)),
+              FailsWith(StatusCode::kInvalidArgument,
+                        HasSubstr("segment 0000000000000001: expected at most")));
+  cancel = true;
+  EXPECT_THAT(writer->Append(std::span(data.data(), kLeft)),
+              FailsWith(StatusCode::kCancelled, HasSubstr("segment 0000000000000001")));
 }
 
 }  // namespace

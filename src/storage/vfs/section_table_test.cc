@@ -124,5 +124,14 @@ TEST(SectionTable, DescriptionsLeaveOutWhatASectionDoesNotHave) {
   EXPECT_EQ(Describe(Some()[5]), "empty of layer 3");
 }
 
+TEST(SectionTable, IsOfWholeGranulesUpToTheMostSections) {
+  EXPECT_EQ(SectionTableBytes(0), 0u);
+  EXPECT_EQ(SectionTableBytes(1), kGranuleBytes);
+  EXPECT_EQ(SectionTableBytes(64), kGranuleBytes);
+  EXPECT_EQ(SectionTableBytes(65), 2 * kGranuleBytes);
+  EXPECT_EQ(SectionTableBytes(kMaxSections), kMaxSections * kSectionEntryBytes);
+  EXPECT_DEATH((void)SectionTableBytes(kMaxSections + 1), "num_sections <= kMaxSections");
+}
+
 }  // namespace
 }  // namespace attndb::storage
