@@ -224,6 +224,23 @@ TEST_F(StoreSessionTest, ClosingWaitsAndWhoHasTheResultMayKeepIt) {
   ExpectAnswers(Concat(all, Tokens{5}), all.size());
 }
 
+TEST_F(StoreSessionTest, AClosedSessionHoldsNoFiles) {
+  for (const bool is_taken : {true, false}) {
+    {
+      Session session = NewSession();
+      Tokens all;
+      Append(&session, &all, 300, 1);
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore pending,
+                                  db_->StoreAsync(session, all, {.name = "a"}));
+      ATTNDB_ASSERT_OK(pending.Wait().status());
+      if (is_taken) Append(&session, &all, 1, 2);
+      EXPECT_EQ(session.num_reused(), is_taken ? 300u : 0u);
+      ATTNDB_ASSERT_OK(db_->Drop("a"));
+    }
+    EXPECT_EQ(NumSegmentFiles(), 0u) << is_taken;
+  }
+}
+
 TEST_F(StoreSessionTest, SealsOfTenantsDoNotWaitForEachOther) {
   Session session = NewSession();
   Tokens all;
