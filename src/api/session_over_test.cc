@@ -312,6 +312,8 @@ TEST_F(SessionOverTest, WhatSawSeveralContextsIsNotStored) {
   EXPECT_EQ(db_->List()->size(), 2u);
   EXPECT_THAT(session.DropOldest(1),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("not one prompt")));
+  EXPECT_THAT(session.HeaviestTokens({0, 100}, 16),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("not one prompt")));
   // One name is continued and stored as ever.
   Session one = Over({"a"});
   EXPECT_TRUE(one.contexts().empty());

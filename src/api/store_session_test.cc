@@ -18,7 +18,8 @@ using test::ToyModel;
 
 class StoreSessionTest : public test::StoppedDBFixture {
  protected:
-  StoreSessionTest() : StoppedDBFixture({.background_builds = false}) {}
+  explicit StoreSessionTest(const DBOptions& options = {.background_builds = false})
+      : StoppedDBFixture(options) {}
 
   // The next operation of the store's files waits for release_, and says that it does by stuck_.
   void StopNextWrite() {
@@ -98,6 +99,42 @@ TEST_F(StoreSessionTest, WhatIsCroppedMeanwhileIsStoredAllTheSame) {
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "b"}));
   EXPECT_EQ(SegmentTokens("b"), (std::vector<uint64_t>{120, 31}));
   ExpectAnswers(Concat(stored, Tokens{5}), stored.size());
+}
+
+// It goes on from what it began with, which holds all that it has.
+TEST_F(StoreSessionTest, ASessionThatIsCroppedIntoItsPrefixDoesNotMove) {
+  const Tokens stored = StoreChain("base", std::vector<uint64_t>{300}, 1);
+  Session session = Resume(stored, 50);
+  const ContextId base = session.context_id();
+  Tokens all = Concat(stored, ToyModel::Tokens(50, 9));
+  const PendingStore pending = StuckStore(&session, all, {.name = "longer"});
+  ATTNDB_ASSERT_OK(session.Crop(200));
+  all.resize(200);
+  release_.Set();
+  ATTNDB_ASSERT_OK(pending.Wait().status());
+  Append(&session, &all, 1, 3);
+  EXPECT_EQ(session.context_id(), base);
+  EXPECT_EQ(session.num_reused(), 200u);
+  ExpectOracle(&session, all);
+}
+
+TEST_F(StoreSessionTest, AStoreThatEndsInsideAStepIsTakenAfterIt) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 0, Tokens{5}, 300));
+  release_.Set();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId id, pending.Wait());
+  EXPECT_THAT(db_->StoreAsync(session, all).status(),
+              test::FailsWith(StatusCode::kFailedPrecondition, ::testing::HasSubstr("a step")));
+  EXPECT_EQ(session.context_id(), ContextId::kNone) << "its layers would hold different chains";
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 1, Tokens{5}, 300));
+  all.push_back(5);
+  ExpectOracle(&session, all);
+  Append(&session, &all, 1, 3);
+  EXPECT_EQ(session.context_id(), id);
+  ExpectOracle(&session, all);
 }
 
 TEST_F(StoreSessionTest, ASessionThatIsResetDoesNotMove) {
@@ -187,6 +224,23 @@ TEST_F(StoreSessionTest, ClosingWaitsAndWhoHasTheResultMayKeepIt) {
   ExpectAnswers(Concat(all, Tokens{5}), all.size());
 }
 
+TEST_F(StoreSessionTest, AClosedSessionHoldsNoFiles) {
+  for (const bool is_taken : {true, false}) {
+    {
+      Session session = NewSession();
+      Tokens all;
+      Append(&session, &all, 300, 1);
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore pending,
+                                  db_->StoreAsync(session, all, {.name = "a"}));
+      ATTNDB_ASSERT_OK(pending.Wait().status());
+      if (is_taken) Append(&session, &all, 1, 2);
+      EXPECT_EQ(session.num_reused(), is_taken ? 300u : 0u);
+      ATTNDB_ASSERT_OK(db_->Drop("a"));
+    }
+    EXPECT_EQ(NumSegmentFiles(), 0u) << is_taken;
+  }
+}
+
 TEST_F(StoreSessionTest, SealsOfTenantsDoNotWaitForEachOther) {
   Session session = NewSession();
   Tokens all;
@@ -201,6 +255,28 @@ TEST_F(StoreSessionTest, SealsOfTenantsDoNotWaitForEachOther) {
   ATTNDB_EXPECT_OK(other.Describe("b").status());
   release_.Set();
   ATTNDB_EXPECT_OK(pending.Wait().status());
+}
+
+// Has room for the K and V of some 6,000 tokens, of 576 bytes each.
+class TightStoreSessionTest : public StoreSessionTest {
+ protected:
+  TightStoreSessionTest()
+      : StoreSessionTest({.host_memory_bytes = 3'600'000, .background_builds = false}) {}
+};
+
+// What has come since would be copied, for which there is no room.
+TEST_F(TightStoreSessionTest, WithoutMemoryToMoveASessionKeepsAllThatItHas) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 2500, 1);
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  Append(&session, &all, 2500, 2);
+  release_.Set();
+  ATTNDB_ASSERT_OK(pending.Wait().status());
+  Append(&session, &all, 1, 3);
+  EXPECT_EQ(session.num_reused(), 0u);
+  EXPECT_EQ(session.context_id(), ContextId::kNone);
+  ExpectOracle(&session, all);
 }
 
 // Two sessions go on from one chain. The first one's Store merges its end; what the second one

@@ -51,25 +51,33 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
   };
   source.AddRun(std::vector<storage::KvRows>{{bytes(front), bytes(front), 3}});
   source.AddRun(std::vector<storage::KvRows>{{bytes(rest), bytes(rest), 40}});
-  std::vector<attention::HeadRun> runs(2);
+  // What lies behind the lists is no run, and no query.
+  std::vector<attention::HeadRun> runs(3);
   runs[0] = {
       .tokens = {0, 3}, .origin = 0, .number = 0, .k_elements = kDim, .dtype = DType::kFloat32};
   runs[1] = {
       .tokens = {3, 43}, .origin = 3, .number = 1, .k_elements = kDim, .dtype = DType::kFloat32};
+  runs[2] = runs[0];
+  runs[2].tokens = {5, 8};
+  runs[2].origin = 5;
+  // How q is turned, turn_of_run alone says.
+  for (attention::HeadRun& run : runs) run.q_shift = kDim;
   const std::vector<double> frequencies = *RopeFrequencies(spec.rope, kDim);
   const std::vector<Turn> turns = {Turn(frequencies, -500)};
-  const std::vector<uint32_t> turn_of_run = {1, 0};
+  const std::vector<uint32_t> turn_of_run = {1, 0, 0};
   std::vector<uint32_t> tokens;
   std::vector<uint64_t> seen;
   for (uint32_t i = 0; i < 20; ++i) {
     tokens.push_back(20 + i);
     seen.push_back(24 + i);
   }
+  seen.push_back(43);
   const std::vector<uint32_t> heads(20, 0);
   AttentionMass mass(43);
   EXPECT_FALSE(mass.has_queries());
-  ATTNDB_ASSERT_OK(mass.Add({&spec, DType::kFloat32, runs, turn_of_run, turns, &source},
-                            {bytes(q), tokens, heads}, seen));
+  ATTNDB_ASSERT_OK(mass.Add({&spec, DType::kFloat32, std::span(runs).first(2),
+                             std::span(turn_of_run).first(2), turns, &source},
+                            {bytes(q), tokens, heads}, std::span(seen).first(20)));
   EXPECT_TRUE(mass.has_queries());
   std::vector<double> expected(43);
   for (size_t row = 4; row < 20; ++row) {  // The newest sixteen.
@@ -95,6 +103,51 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
     for (size_t i = 0; i < logits.size(); ++i) expected[i] += std::exp(logits[i]) / sum;
   }
   for (size_t i = 0; i < 43; ++i) EXPECT_NEAR(mass.mass()[i], expected[i], 1e-5) << i;
+}
+
+// What tokens of these keys weigh by rows of ones, each of which saw so many of them.
+std::vector<double> MassOf(const LayerSpec& spec, const std::vector<float>& keys,
+                           const std::vector<uint64_t>& seen) {
+  storage::ChainRows source;
+  source.Reset({1, kDim, kDim}, DType::kFloat32);
+  const uint64_t num_keys = keys.size() / kDim;
+  const auto* const rows = reinterpret_cast<const std::byte*>(keys.data());
+  source.AddRun(std::vector<storage::KvRows>{{rows, rows, num_keys}});
+  std::vector<attention::HeadRun> runs(1);
+  runs[0] = {.tokens = {0, num_keys}, .k_elements = kDim, .dtype = DType::kFloat32};
+  const std::vector<uint32_t> turn_of_run = {0};
+  const std::vector<float> q(seen.size() * kDim, 1.0f);
+  const std::vector<uint32_t> tokens(seen.size(), 0);
+  AttentionMass mass(num_keys);
+  ATTNDB_EXPECT_OK(
+      mass.Add({&spec, DType::kFloat32, runs, turn_of_run, {}, &source},
+               {reinterpret_cast<const std::byte*>(q.data()), tokens, tokens}, seen));
+  return {mass.mass().begin(), mass.mass().end()};
+}
+
+TEST(AttentionMassTest, AKeyThatIsNotFiniteSpoilsNoQueryBeforeIt) {
+  std::vector<float> keys(3 * kDim);
+  keys[2 * kDim] = INFINITY;
+  EXPECT_THAT(MassOf(Spec(), keys, {2, 3}), ElementsAre(0.5, 0.5, 0));
+}
+
+TEST(AttentionMassTest, ASlidingWindowHoldsTheNewestTokensThatAQuerySaw) {
+  LayerSpec spec = Spec();
+  spec.sliding_window = 2;
+  EXPECT_THAT(MassOf(spec, std::vector<float>(4 * kDim), {1, 2, 4}),
+              ElementsAre(1.5, 0.5, 0.5, 0.5));
+}
+
+TEST(AttentionMassTest, WhereNothingIsSeenNoQueryIsCounted) {
+  const LayerSpec spec = Spec();
+  const storage::ChainRows source;
+  const std::vector<float> q(kDim, 1.0f);
+  const std::vector<uint32_t> zero = {0};
+  const std::vector<uint64_t> seen = {0};
+  AttentionMass mass(0);
+  ATTNDB_ASSERT_OK(mass.Add({&spec, DType::kFloat32, {}, {}, {}, &source},
+                            {reinterpret_cast<const std::byte*>(q.data()), zero, zero}, seen));
+  EXPECT_FALSE(mass.has_queries());
 }
 
 TEST(AttentionMassTest, TheHeaviestBlocksAreChosen) {

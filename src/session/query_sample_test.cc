@@ -73,6 +73,16 @@ TEST_F(QuerySampleTest, ItsRowsAreCountedBeforehand) {
   EXPECT_EQ(QuerySample::Count(model_.spec(), 0, 1000, 200)[0][0], 0u);
 }
 
+// Groups have 3 and 2 q heads.
+TEST_F(QuerySampleTest, AtTheRateOfAGroupEveryRowIsCountedAndKept) {
+  EXPECT_EQ(QuerySample::Count(model_.spec(), 3.0, 1000, 50),
+            (std::vector<std::vector<uint64_t>>{{150, 150}, {100, 100, 100}}));
+  QuerySample sample(model_.spec(), 3.0, &budget_);
+  Offer(&sample, 0, 50);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 150u);
+  EXPECT_EQ(Rows(sample, 1).num_rows(), 150u);
+}
+
 TEST_F(QuerySampleTest, KeepsTheRateAskedFor) {
   for (const double rate : {0.0, 0.1, 0.4}) {
     QuerySample sample(model_.spec(), rate, &budget_);
@@ -119,6 +129,24 @@ TEST_F(QuerySampleTest, RowsAreInLayoutHalfAndTheStoredType) {
   }
 }
 
+TEST_F(QuerySampleTest, RowsThatAreOfNoUseLeaveNothingBehind) {
+  std::vector<float> q = model_.Queries(0, std::span(tokens_).first(3), 1000);
+  q[(1 * 6 + 3) * 32 + 5] = NAN;    // Token 1, the first q head of kv head 1.
+  q[(1 * 6 + 4) * 32 + 6] = 1e30f;  // The second one; float16 ends at 65504.
+  QuerySample sample(model_.spec(), 3.0, &budget_);
+  sample.Offer(model_.spec(), 0, {TensorView::Contiguous(q.data(), DType::kFloat32, 3, 6, 32)}, 0,
+               1000);
+  QuerySample plain(model_.spec(), 3.0, &budget_);
+  Offer(&plain, 0, 3);
+  EXPECT_EQ(FlatRows(sample, 0), FlatRows(plain, 0));
+  Flat expected = FlatRows(plain, 1);
+  ASSERT_EQ(expected.tokens.size(), 9u);
+  expected.tokens.erase(expected.tokens.begin() + 3, expected.tokens.begin() + 5);
+  expected.q_heads.erase(expected.q_heads.begin() + 3, expected.q_heads.begin() + 5);
+  expected.data.erase(expected.data.begin() + 3 * 64, expected.data.begin() + 5 * 64);
+  EXPECT_EQ(FlatRows(sample, 1), expected);
+}
+
 TEST_F(QuerySampleTest, CropForgetsAndOffersAgain) {
   QuerySample sample(model_.spec(), 0.5, &budget_);
   QuerySample plain(model_.spec(), 0.5, &budget_);
@@ -126,7 +154,7 @@ TEST_F(QuerySampleTest, CropForgetsAndOffersAgain) {
   sample.Crop(120);
   Offer(&sample, 120, 200);
   Offer(&plain, 0, 200);
-  EXPECT_EQ(Rows(sample, 0).num_rows(), Rows(plain, 0).num_rows());
+  EXPECT_EQ(FlatRows(sample, 0), FlatRows(plain, 0));
   sample.Crop(0);
   EXPECT_EQ(Rows(sample, 0).num_rows(), 0u);
 }
@@ -177,6 +205,32 @@ TEST_F(QuerySampleTest, WithoutItsFirstTokensOthersAreCountedFromThere) {
   EXPECT_TRUE(FlatRows(sample, 1).tokens.empty());
 }
 
+TEST_F(QuerySampleTest, WhatIsFrozenAgainIsNoPieceMore) {
+  QuerySample sample(model_.spec(), 0.5, &budget_);
+  Offer(&sample, 0, 100);
+  EXPECT_EQ(sample.Freeze()[0][1].size(), 1u);
+  const QuerySample::Frozen again = sample.Freeze();
+  EXPECT_EQ(again[0][1].size(), 1u);
+  EXPECT_TRUE(again[1][0].empty()) << "nothing was offered of that layer";
+}
+
+// What was frozen has rows of the tokens that were cropped.
+TEST_F(QuerySampleTest, WithoutItsFirstTokensItGoesOnWithTheNext) {
+  constexpr uint64_t kRowBytes = 32 * 2 + 2 * 4;  // Of q, its token and its head.
+  QuerySample sample(model_.spec(), 3.0, &budget_);
+  Offer(&sample, 0, 40);
+  (void)sample.Freeze();
+  sample.Crop(30);
+  sample.DropFirst(10);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 60u);
+  EXPECT_EQ(budget_.used_bytes(), 2 * 60 * kRowBytes);
+  const std::vector<float> q = model_.Queries(0, std::span(tokens_).subspan(30, 10), 1030);
+  sample.Offer(model_.spec(), 0, {TensorView::Contiguous(q.data(), DType::kFloat32, 10, 6, 32)}, 20,
+               1030);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 90u);
+  EXPECT_EQ(Rows(sample, 0).tokens.back(), 29u);
+}
+
 TEST_F(QuerySampleTest, AForkHasTheSameRowsAndGoesItsOwnWay) {
   QuerySample sample(model_.spec(), 0.5, &budget_);
   Offer(&sample, 0, 100);
@@ -189,6 +243,20 @@ TEST_F(QuerySampleTest, AForkHasTheSameRowsAndGoesItsOwnWay) {
   QuerySample plain(model_.spec(), 0.5, &budget_);
   Offer(&plain, 0, 200);
   EXPECT_EQ(FlatRows(fork, 1), FlatRows(plain, 1));
+}
+
+// Room is for 8 rows at first, and for half as many more when there is none left.
+TEST_F(QuerySampleTest, RoomIsMadeWhenThereIsNoneLeft) {
+  constexpr uint64_t kRowBytes = 32 * 2 + 2 * 4;
+  QuerySample sample(model_.spec(), 3.0, &budget_);
+  Offer(&sample, 0, 4);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 12u);
+  EXPECT_EQ(budget_.used_bytes(), 2 * 12 * kRowBytes);
+  EXPECT_EQ(sample.memory_bytes(), budget_.used_bytes());
+  Offer(&sample, 4, 5);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 15u);
+  EXPECT_EQ(budget_.used_bytes(), 2 * 18 * kRowBytes);
+  EXPECT_EQ(sample.memory_bytes(), budget_.used_bytes());
 }
 
 TEST_F(QuerySampleTest, ItsMemoryIsCountedAndRowsWithoutMemoryAreLeftOut) {

@@ -8,6 +8,7 @@
 #include "api/database.h"
 #include "api/db_test_util.h"
 #include "planner/builtin_plans.h"
+#include "testing/event.h"
 
 namespace attndb::internal {
 namespace {
@@ -129,6 +130,7 @@ TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
       EXPECT_EQ(head.reason, "cheaper than full");
       EXPECT_GT(head.other_us, head.predicted_us);
       EXPECT_GT(head.time_us, 0);
+      EXPECT_GE(head.error, 0) << "a draw estimates its error";
     }
   }
   session.reset();
@@ -150,13 +152,15 @@ TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
 TEST_F(SessionAutoTest, ReadsCodesOfValuesWhereItIsToldToAndNowhereElse) {
   StoreContext();
   const derived::Kind& codes = database_->kinds().ForUse(derived::kValuePlanes);
+  std::vector<std::vector<float>> outs;
   for (const auto& [plan, reads] :
        {std::pair{"auto(error=0.05)", false}, std::pair{"auto(error=0.05,value_bits=8)", true}}) {
     Attend(Resume(plan).get());
     ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
-    Attend(Resume(plan).get());
+    outs.push_back(Attend(Resume(plan).get()));
     EXPECT_EQ(database_->store()->objects().counters(codes).num_read > 0, reads) << plan;
   }
+  EXPECT_NE(outs[0], outs[1]) << "codes are not the values";
 }
 
 TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
@@ -185,11 +189,90 @@ TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
   const auto before = database_->hints()->FindContext(context);
   ASSERT_TRUE(before.has_value());
   EXPECT_GT((*before)[0][0].time_of(planner::Method::kScan).count(), 0u);
+  EXPECT_GT((*before)[0][0].rows.count(), 0u) << "draws tell how difficult a head is";
   Open(Machine(/*searches=*/true));
   EXPECT_EQ(database_->hints()->FindContext(context)->size(), before->size());
   EXPECT_GT(
       (*database_->hints()->FindContext(context))[0][0].time_of(planner::Method::kScan).count(),
       0u);
+}
+
+TEST_F(SessionAutoTest, WhatAFewCallsTaughtIsNotKept) {
+  StoreContext();
+  Attend(Resume("auto(error=0.05)").get());
+  const ContextId context = Resume("full")->chain().context();
+  EXPECT_FALSE(database_->hints()->FindContext(context).has_value());
+}
+
+// A head that asks an index which is not there yet scores all keys: what that takes says nothing of
+// the index.
+TEST_F(SessionAutoTest, AnIndexIsJudgedOnceItIsThere) {
+  constexpr const char* kPlan = "auto(error=0.05,index=clustered)";
+  StoreContext(3000);
+  const ContextId context = Resume("full")->chain().context();
+  const auto num_judged = [&] {
+    const auto learned = database_->hints()->FindContext(context);
+    return learned ? (*learned)[0][0].time_of(planner::Method::kIndex).count() : 0;
+  };
+  derived::Lanes* const background = database_->store()->background();
+  test::Event is_free;
+  for (const size_t lane : {derived::kFastLane, derived::kSlowLane}) {
+    background->Add(lane, {.run = [&](derived::Lanes::Control*) {
+                      is_free.Await();
+                      return Status::Ok();
+                    }});
+  }
+  {
+    const auto session = Resume(kPlan);
+    for (int i = 0; i < 40; ++i) Attend(session.get());
+  }
+  EXPECT_EQ(num_judged(), 0u);
+  {
+    const auto session = Resume(kPlan);
+    Attend(session.get());
+    is_free.Set();
+    EXPECT_TRUE(background->Wait({}).ok());
+    for (int i = 0; i < 40; ++i) Attend(session.get());
+  }
+  EXPECT_GT(num_judged(), 0u);
+}
+
+// However often it is attended to.
+TEST_F(SessionAutoTest, AContextThatIsTooShortForAnIndexAsksForNone) {
+  StoreContext(2100);
+  const auto session = Resume("auto(error=0.05)");
+  for (int i = 0; i < 60; ++i) Attend(session.get());
+  ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
+  const derived::Kind& clusters = database_->kinds().ForUse(derived::kClusters);
+  EXPECT_EQ(database_->store()->objects().counters(clusters).num_built, 0u);
+}
+
+TEST_F(SessionAutoTest, ExplainTellsWhatIsPreferredAndNotWhatIsTried) {
+  StoreContext();
+  Open(MachineOfCloseCalls());
+  const auto session = Resume("auto(error=0.1)");
+  for (int i = 0; i < 70; ++i) {
+    for (const LayerExplain& layer : session->Explain().layers) {
+      for (const HeadExplain& head : layer.heads) {
+        EXPECT_NE(head.reason, "seemed slower; measured again") << i;
+      }
+    }
+    Attend(session.get());
+  }
+}
+
+TEST_F(SessionAutoTest, ExplainCountsWhatADrawByCodesReads) {
+  StoreContext(3000);
+  Open(Machine(/*searches=*/true), {.measure_machine = false});
+  const auto session = Resume("auto(error=0.05,index=pq)");
+  Attend(session.get());
+  ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
+  Attend(session.get());
+  for (const HeadExplain& head : session->ExplainLayer(1)->heads) {
+    EXPECT_GT(head.weighed_mean, 0);
+    EXPECT_GT(head.drawn_keys_mean, 0);
+    EXPECT_GT(head.drawn_values_mean, 0);
+  }
 }
 
 // Whatever others told meanwhile of the context.
@@ -213,6 +296,9 @@ TEST_F(SessionAutoTest, AHeadThatIsReadWholeForItsNanTeachesNothing) {
   {
     const auto session = Resume("auto(error=0.05)");
     for (int i = 0; i < 40; ++i) Attend(session.get());
+    const LayerExplain layer = *session->ExplainLayer(0);
+    EXPECT_GT(layer.heads[0].other_us, 0);
+    EXPECT_EQ(layer.heads[1].other_us, -1) << "it has no choice";
   }
   const ContextId context = Resume("full")->chain().context();
   const auto learned = database_->hints()->FindContext(context);

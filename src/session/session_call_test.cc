@@ -134,5 +134,49 @@ TEST_F(SharedCallTest, MorePartsThanThreadsCanBeAreRefused) {
   ExpectWhole();
 }
 
+// Memory for one layer of one of two contexts, of 900 tokens each: layer 1 takes 346 KB, layer 0
+// half of that.
+class EndedCallTest : public DBFixture {
+ protected:
+  EndedCallTest()
+      : a_(StoreChain("a", std::vector<uint64_t>{900}, 1)),
+        b_(StoreChain("b", std::vector<uint64_t>{900}, 11)) {}
+
+  Session On(const Tokens& stored) {
+    SessionStart start = Start(test::Concat(stored, Tokens{1}));
+    EXPECT_EQ(start.session.num_tokens(), stored.size());
+    return std::move(start.session);
+  }
+
+  const Tokens a_, b_;
+};
+
+TEST_F(EndedCallTest, WhatACallHeldOthersMayHave) {
+  Open({.num_threads = 1, .host_memory_bytes = 545'000});
+  Session first = On(a_);
+  Session second = On(b_);
+  (void)Probe(&first);
+  (void)Probe(&second);
+  // The same after a call that was given up.
+  const LayerSpec& shape = model_.spec().layers[1];
+  const std::vector<float> q = model_.Queries(1, Tokens{7}, 899);
+  std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
+  ATTNDB_ASSERT_OK(
+      first.AttendPart(1, test::ViewOf(q, shape.num_q_heads, shape.head_dim),
+                       MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
+                                                     shape.num_q_heads, shape.v_head_dim),
+                       nullptr, 0, 2));
+  ATTNDB_ASSERT_OK(first.Crop(900));
+  (void)Probe(&second);
+}
+
+TEST_F(EndedCallTest, ALoadGoesAsFarAsThereIsRoom) {
+  Open({.num_threads = 1, .host_memory_bytes = 100'000});
+  Session session = On(a_);
+  ATTNDB_EXPECT_OK(session.Load());
+  std::vector<float> out;
+  EXPECT_EQ(model_.Probe(&session, 7, &out).code(), StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace attndb

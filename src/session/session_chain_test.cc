@@ -74,6 +74,15 @@ TEST_F(SessionChainTest, MovesToALongerChainAndGivesBackWhatItHad) {
       << "the session was cropped since";
   EXPECT_EQ(chain.tokens(), Ids(55));
   EXPECT_EQ(chain.first_position(), 1000);
+  // One of the same tokens will do.
+  EXPECT_EQ(chain.MoveTo(Held(9, {{7, 20}, {8, 20}, {9, 15}}), Ids(55)).context, ContextId{8});
+  EXPECT_EQ(UsedOf(chain.entries()), (Used{{7, 20}, {8, 20}, {9, 15}}));
+}
+
+TEST_F(SessionChainTest, MovesToNoShorterOne) {
+  SessionChain chain = Chain();
+  EXPECT_DEATH(chain.MoveTo(Held(8, {{4, 20}, {5, 20}, {6, 20}}), Ids(51)),
+               "tokens.size\\(\\) >= num_tokens\\(\\)");
 }
 
 TEST_F(SessionChainTest, ResetKeepsThePositionAlone) {
@@ -96,6 +105,9 @@ TEST_F(SessionChainTest, TokensAreComparedWithTheStoredOnes) {
   tokens[55] = -2;
   EXPECT_THAT(chain.CheckTokens(tokens),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 55 has id -2")));
+  ATTNDB_EXPECT_OK(chain.CheckTokens(std::span(tokens).first(55))) << "the next is none of them";
+  tokens[55] = 0;
+  ATTNDB_EXPECT_OK(chain.CheckTokens(tokens));
 }
 
 TEST_F(SessionChainTest, OverSeveralContextsItIsNoPromptAndStaysWhole) {

@@ -309,6 +309,20 @@ TEST_F(SessionDropTest, SearchGivesIndicesOfTheSession) {
   }
 }
 
+TEST_F(SessionDropTest, SearchNamesEachTokenThatStays) {
+  Session session = NewSession("topk(k=1000,sink=0,window=1)");
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(100, 1), nullptr));
+  ATTNDB_ASSERT_OK(session.DropOldest(36, {.keep_first = 4}));
+  std::vector<uint32_t> expected = {0, 1, 2, 3};
+  for (uint32_t token = 40; token < 99; ++token) expected.push_back(token);  // 99 is the window.
+  const std::vector<float> q = model_.Queries(0, Tokens{7}, 99);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(auto found, session.Search(0, test::ViewOf(q, 6, 32)));
+  for (CriticalTokens& head : found) {
+    std::ranges::sort(head.tokens);
+    EXPECT_EQ(head.tokens, expected);
+  }
+}
+
 // A token that all queries shout at is in the ranges, before and behind a cut, stored or not.
 TEST_F(SessionDropTest, TheHeaviestTokensAreFound) {
   const Tokens all = ToyModel::Tokens(700, 1);
@@ -409,6 +423,19 @@ TEST_F(SessionDropTest, EnginesMayCountPositionsTheirOwnWay) {
   EXPECT_THAT(session.Rebase(-1), FailsWith(StatusCode::kInvalidArgument, HasSubstr("-1")));
 }
 
+TEST_F(SessionDropTest, AnEngineMayBeginAgainAndAResetTakesThatBack) {
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(30, 1)));
+  ATTNDB_ASSERT_OK(session.Rebase(0));
+  EXPECT_EQ(session.next_position(), 0);
+  session.Reset();
+  EXPECT_EQ(session.next_position(), 0);
+  const Tokens more = ToyModel::Tokens(20, 2);
+  ATTNDB_ASSERT_OK(model_.Step(&session, more));
+  EXPECT_EQ(session.next_position(), 20);
+  ExpectOracle(&session, more);
+}
+
 TEST_F(SessionDropTest, AForkCountsPositionsAsItsParentDoes) {
   Session session = Resume(StoreChain("a", std::vector<uint64_t>{900, 100}, 1));
   const std::vector<float> before = Probe(&session);
@@ -488,6 +515,9 @@ TEST_F(SessionDropTest, ModelsThatCantBeTurnedAreRefusedByName) {
   EXPECT_THAT(session.DropOldest(10),
               FailsWith(StatusCode::kUnsupported, HasSubstr("layer 1: RoPE scaling 'dynamic")));
   EXPECT_EQ(session.num_dropped(), 0u);
+  EXPECT_THAT(session.Rebase(10),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("layer 1: RoPE scaling 'dynamic")));
+  EXPECT_EQ(session.next_position(), 50);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Goal:   what DBOptions say about an Attend is what runs, and what Explain says is what ran:
 //         threads, the limit of dense rows, tokens selected, bytes and times.
+#include <limits>
 #include <thread>
 
 #include "api/db_test_util.h"
@@ -11,6 +12,7 @@ using test::DBFixture;
 using test::Tokens;
 using test::ToyModel;
 using test::ViewOf;
+using ::testing::HasSubstr;
 
 // Output and lse of one layer.
 struct Answer {
@@ -117,6 +119,27 @@ TEST_F(AttendTest, MoreRowsThanDenseQueryTokensRunFull) {
   }
 }
 
+TEST_F(AttendTest, WhereNoRowMayChooseExplainSaysSo) {
+  Session session = Run(200, {.dense_query_tokens = 0});
+  ATTNDB_ASSERT_OK(session.SetPlan("topk(k=8,sink=4,window=16)"));
+  EXPECT_EQ(session.Explain(0)->reason, "more rows than dense_query_tokens: full");
+  EXPECT_EQ(session.Explain(0)->num_middle, 0u);
+}
+
+// From 2,048 tokens on there is work for two.
+TEST_F(AttendTest, ThreadsShareWhatIsWorthSharing) {
+  Session session = Run(2047, {.num_threads = 2});
+  const auto times_of_one = [&] {
+    const LayerExplain layer = *session.Explain(1);
+    double heads_us = 0;
+    for (const HeadExplain& head : layer.heads) heads_us += head.predicted_us;
+    return layer.predicted_us / heads_us;
+  };
+  EXPECT_NEAR(times_of_one(), 1, 1e-6);
+  ATTNDB_ASSERT_OK(AppendTokens(&session, Tokens{5}, nullptr));
+  EXPECT_LT(times_of_one(), 0.99);
+}
+
 class ExplainTest : public AttendTest {};
 
 TEST_F(ExplainTest, SaysWhatTopKSelectedReadAndTook) {
@@ -136,6 +159,11 @@ TEST_F(ExplainTest, SaysWhatTopKSelectedReadAndTook) {
     const uint64_t v_row = layer.layer == 0 ? 16 : 32;  // Elements, padded.
     EXPECT_EQ(layer.bytes_touched, 2 * (200 * num_kv_heads * 32 + 6 * (4 + 16 + 8) * v_row));
     EXPECT_EQ(layer.predicted_bytes, layer.bytes_touched);
+    for (uint32_t i = 0; i < layer.heads.size(); ++i) {
+      EXPECT_EQ(layer.heads[i].kv_head, i);
+      EXPECT_EQ(layer.heads[i].predicted_selected, 8.0);
+      EXPECT_EQ(layer.heads[i].other_us, -1) << "the plan leaves no choice";
+    }
     EXPECT_GT(layer.append_us, 0.0);
     EXPECT_GT(layer.score_us, 0.0);
     EXPECT_GT(layer.select_us, 0.0);
@@ -153,9 +181,117 @@ void ExpectShort(const std::string& summary) {
   }
 }
 
+TEST_F(ExplainTest, CountsWhatIsReusedAndWhatHasLeftOrMoved) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{200, 60}, 1);
+  Session session = Resume(stored, 20);
+  ATTNDB_ASSERT_OK(session.DropOldest(30, {.keep_first = 4}));
+  const Explain explain = session.Explain();
+  EXPECT_EQ(explain.num_tokens, 280u);
+  EXPECT_EQ(explain.num_reused, 260u);
+  EXPECT_EQ(explain.num_segments, 2u);
+  EXPECT_EQ(explain.num_dropped, 30u);
+  EXPECT_EQ(explain.num_moved, 4u);
+  EXPECT_EQ(explain.kv_bytes, 280 * model_.spec().KvBytesPerToken());
+  double predicted_us = 0;
+  for (const LayerExplain& layer : explain.layers) predicted_us += layer.predicted_us;
+  EXPECT_GT(predicted_us, 0);
+  EXPECT_DOUBLE_EQ(explain.predicted_us, predicted_us);
+}
+
+TEST_F(ExplainTest, BytesAreThoseOfTheTypeThatIsStored) {
+  ModelSpec spec = model_.spec();
+  spec.kv_dtype = DType::kFloat32;
+  model_ = ToyModel(spec);
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  Probe(&session);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain layer, session.Explain(0));
+  EXPECT_EQ(layer.bytes_touched, 4u * 200 * 2 * (32 + 16));
+  EXPECT_EQ(layer.predicted_bytes, layer.bytes_touched);
+}
+
+TEST_F(ExplainTest, ALayerWithASlidingWindowHasNoMiddle) {
+  ModelSpec spec = model_.spec();
+  spec.layers[1].sliding_window = 37;
+  model_ = ToyModel(spec);
+  Session session = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  EXPECT_EQ(session.Explain(0)->num_middle, 180u);
+  EXPECT_EQ(session.Explain(1)->num_middle, 0u);
+  EXPECT_EQ(session.Explain(1)->reason, "sliding-window layer: exact over its window");
+}
+
+// How many tokens are within beta of the best nobody knows before.
+TEST_F(ExplainTest, WhatARangeSelectedIsWhatIsExpected) {
+  Session session = NewSession("dipr(beta=5,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(200, 1), nullptr));
+  EXPECT_EQ(session.Explain(1)->predicted_selected, -1);
+  Probe(&session);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain layer, session.Explain(1));
+  EXPECT_GT(layer.selected_mean, 0);
+  EXPECT_EQ(layer.predicted_selected, layer.selected_mean);
+}
+
+// 3 q heads of layer 0 share a kv head, 2 of layer 1.
+TEST_F(ExplainTest, BoundsOfTheLastRowAreThoseOfEachQHead) {
+  Session session = NewSession("topk(k=8,sink=4,window=16,exact_fallback=1)");
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(200, 1), nullptr));
+  Probe(&session);
+  for (const LayerExplain& layer : session.Explain().layers) {
+    SCOPED_TRACE(layer.layer);
+    const size_t group = layer.layer == 0 ? 3 : 2;
+    for (const HeadExplain& head : layer.heads) {
+      ASSERT_EQ(head.last_mass_bounds.size(), group);
+      EXPECT_EQ(head.last_out_bounds.size(), group);
+      double sum = 0;
+      for (const double bound : head.last_mass_bounds) {
+        EXPECT_GT(bound, 0);
+        sum += bound;
+      }
+      EXPECT_NEAR(head.mass_bound, sum / static_cast<double>(group), 1e-5);
+      EXPECT_EQ(head.num_fallbacks, 0u);
+    }
+  }
+  // These are of the last call.
+  (void)ProbeWith(&session, "topk(k=8,sink=4,window=16)");
+  EXPECT_TRUE(session.Explain(1)->heads[0].last_mass_bounds.empty());
+}
+
+TEST_F(ExplainTest, RowsThatFellBackAreCountedAndHaveNoBound) {
+  Session session = NewSession("topk(k=8,sink=4,window=16,exact_fallback=0.001)");
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(200, 1), nullptr));
+  Probe(&session);
+  Probe(&session);
+  for (const HeadExplain& head : session.Explain(0)->heads) {
+    EXPECT_EQ(head.num_fallbacks, 2u * 3);
+    EXPECT_EQ(head.mass_bound, 0);
+  }
+}
+
+TEST_F(ExplainTest, AHeadThatRunsFullHasNoBounds) {
+  Session session = NewSession("topk(k=8,sink=4,window=16,exact_fallback=1)");
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(200, 1),
+                                [](LayerId, std::vector<float>* k, std::vector<float>*) {
+                                  (*k)[32] = std::numeric_limits<float>::quiet_NaN();
+                                }));
+  Probe(&session);
+  const std::vector<HeadExplain> heads = session.Explain(0)->heads;
+  EXPECT_EQ(heads[0].last_mass_bounds.size(), 3u);
+  EXPECT_TRUE(heads[1].last_mass_bounds.empty());
+  EXPECT_EQ(heads[1].mass_bound, -1);
+  EXPECT_EQ(heads[1].predicted_selected, 0);
+}
+
+// Prices matter to `auto` alone: for another plan nobody measures the machine.
+TEST_F(ExplainTest, APlanThatIsNotPricedMeasuresNothing) {
+  Session session = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  Probe(&session);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_FALSE(db_->Machine()->measured);
+}
+
 TEST_F(ExplainTest, TheSummarySaysWhatIsReadInFewLines) {
-  using ::testing::HasSubstr;
-  using ::testing::Not;
   Session session = NewSession("topk(k=8,sink=4,window=16); layers 0: full");
   ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
   const Explain before = session.Explain();
@@ -187,6 +323,9 @@ TEST_F(ExplainTest, OfAFullLayerNothingIsScoredOrSelected) {
   ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
   Probe(&session);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain full, session.Explain(0));
+  EXPECT_EQ(full.num_middle, 0u);
+  EXPECT_EQ(full.predicted_selected, 0.0);
+  EXPECT_EQ(full.heads[0].predicted_selected, 0.0);
   EXPECT_EQ(full.selected_mean, 0.0);
   EXPECT_EQ(full.bytes_touched, 2u * 200 * 2 * (32 + 16));
   EXPECT_EQ(full.score_us, 0.0);
@@ -207,7 +346,7 @@ TEST_F(ExplainTest, CountsWhatASmallMiddleHas) {
   ATTNDB_ASSERT_OK(session.Crop(20));
   Probe(&session);
   EXPECT_EQ(session.Explain(0)->num_middle, 0u);
-  EXPECT_THAT(session.Explain(0)->reason, ::testing::HasSubstr("sink and window hold all tokens"));
+  EXPECT_THAT(session.Explain(0)->reason, HasSubstr("sink and window hold all tokens"));
 }
 
 }  // namespace

@@ -135,6 +135,31 @@ TEST_F(NonFiniteSessionTest, ExplainSaysWhyAStoredHeadRunsFull) {
   }
 }
 
+// What is read whole in any case needs no further reason.
+TEST_F(NonFiniteSessionTest, ExplainNamesHeadsOnlyWhereThePlanRuns) {
+  Session session = NewSession(kPlan);
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(100, 1), Break));
+  EXPECT_EQ(session.Explain(0)->reason, "NaN or Inf in kv head 1: full there");
+  EXPECT_EQ(session.Explain(1)->reason, "NaN or Inf in kv head 2: full there");
+  ATTNDB_ASSERT_OK(session.SetPlan("topk(k=8,sink=50,window=50)"));
+  EXPECT_EQ(session.Explain(0)->reason, "sink and window hold all tokens: full");
+  ATTNDB_ASSERT_OK(session.SetPlan("full"));
+  EXPECT_EQ(session.Explain(0)->reason, "");
+}
+
+// Calls before it found the head finite.
+TEST_F(NonFiniteSessionTest, AHeadRunsFullFromTheStepOnThatBringsNan) {
+  Session session = NewSession(kPlan);
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(100, 1)));
+  Probe(&session);
+  EXPECT_EQ(session.Explain(0)->heads[1].selected_mean, 8.0);
+  const uint64_t bytes_before = session.Explain(0)->heads[1].bytes_touched;
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(100, 2), Break));
+  Probe(&session);
+  EXPECT_GT(session.Explain(0)->heads[1].bytes_touched, bytes_before);
+  EXPECT_EQ(session.Explain(0)->heads[1].bytes_touched, 2u * 200 * (32 + 16));
+}
+
 TEST_F(NonFiniteSessionTest, AHealthyLayerHasNoReason) {
   Session session = NewSession(kPlan);
   ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(100, 1)));
@@ -243,6 +268,38 @@ TEST_F(FailedStepTest, AForkOfBeforeDoesNotNotice) {
   ExpectOracle(&fork, doc_);
   ATTNDB_ASSERT_OK(session.Crop(300));
   ExpectAsFresh(&session, &fork);
+}
+
+TEST_F(FailedStepTest, NeitherSearchNorReadKvHideIt) {
+  Session session = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(model_.Step(&session, doc_));
+  ASSERT_FALSE(AppendTokens(&session, more_, Put(1, true, kTooLarge)).ok());
+  const auto refusal = FailsWith(StatusCode::kFailedPrecondition, HasSubstr("step failed"));
+  const std::vector<float> q = model_.Queries(0, Tokens{7}, 300);
+  EXPECT_THAT(session.Search(0, ViewOf(q, 6, 32)), refusal);
+  EXPECT_THAT(session.ReadKv(0, {0, 1}, {}, {}), refusal);
+  ATTNDB_ASSERT_OK(session.Crop(300));
+  ATTNDB_EXPECT_OK(session.Search(0, ViewOf(q, 6, 32)));
+  ATTNDB_EXPECT_OK(session.ReadKv(0, {0, 1}, {}, {}));
+}
+
+// Token indices are 32 bits in the kernels. More than the store has memory for is another error.
+TEST_F(FailedStepTest, ASessionHoldsAtMost31BitsOfTokens) {
+  Open({.host_memory_bytes = uint64_t{1} << 20});
+  Session session = NewSession();
+  const float row[2 * 32] = {};
+  const auto append = [&](int64_t num_rows) {
+    return session.Append(0, {row, DType::kFloat32, {num_rows, 2, 32}, {0, 32, 1}},
+                          {row, DType::kFloat32, {num_rows, 2, 16}, {0, 16, 1}});
+  };
+  constexpr int64_t kMost = (int64_t{1} << 31) - 64;
+  const auto is_too_long =
+      FailsWith(StatusCode::kResourceExhausted, HasSubstr("at most 2^31 - 64 tokens"));
+  EXPECT_THAT(append(kMost + 1), is_too_long);
+  const Status status = append(kMost);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status, ::testing::Not(is_too_long));
+  ATTNDB_EXPECT_OK(append(1));
 }
 
 // The first layer's Append is the step's beginning: it fails on its arguments and changes nothing.

@@ -306,6 +306,46 @@ TEST_F(SessionFilterTest, WhatDidNotSeeAllIsNotStored) {
   ATTNDB_ASSERT_OK(db_->Store(session, test::Concat(stored, tail), {.name = "b"}));
 }
 
+TEST_F(SessionFilterTest, AfterAResetWhatIsAppendedIsStoredAsEver) {
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(30, 1)));
+  ATTNDB_ASSERT_OK(session.SetFilter(Ranges{{0, 10}}));
+  ATTNDB_ASSERT_OK(model_.Step(&session, Tokens{5, 6}));
+  session.Reset();
+  const Tokens tokens = ToyModel::Tokens(40, 2);
+  ATTNDB_ASSERT_OK(model_.Step(&session, tokens));
+  ATTNDB_EXPECT_OK(db_->Store(session, tokens, {.name = "b"}));
+}
+
+TEST_F(SessionFilterTest, InsideAStepNothingIsHidden) {
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(30, 1)));
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 0, Tokens{5}, 30));
+  EXPECT_THAT(session.SetFilter(Ranges{{0, 10}}),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("a step is under way")));
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 1, Tokens{5}, 30));
+  EXPECT_THAT(session.Explain(0)->notes, ::testing::Not(HasSubstr("hidden")));
+}
+
+// Each part of a call that can't be is told so, and the next call goes on.
+TEST_F(SessionFilterTest, PartsOfACallForHiddenTokensAreRefused) {
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(30, 1)));
+  ATTNDB_ASSERT_OK(session.SetFilter(Ranges{{0, 10}}));
+  const LayerSpec& spec = model_.spec().layers[0];
+  const std::vector<float> q(size_t{2} * spec.num_q_heads * spec.head_dim, 0.5f);
+  std::vector<float> out(size_t{2} * spec.num_q_heads * spec.v_head_dim);
+  for (uint32_t part = 0; part < 2; ++part) {
+    EXPECT_THAT(session.AttendPart(
+                    0, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
+                    MutableTensorView::Contiguous(out.data(), DType::kFloat32, 2, spec.num_q_heads,
+                                                  spec.v_head_dim),
+                    nullptr, part, 2),
+                FailsWith(StatusCode::kFailedPrecondition, HasSubstr("only the newest 0 have")));
+  }
+  (void)ProbeAt(&session, 29);
+}
+
 TEST_F(SessionFilterTest, BadFiltersAreNamedAndChangeNothing) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{900}, 1);
   Session session = Resume(stored);

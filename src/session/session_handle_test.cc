@@ -57,6 +57,15 @@ TEST_F(SessionHandleTest, MovesAnIdleSession) {
   EXPECT_TRUE(HasMoved());
 }
 
+// What is stored after that it moves to when it is told again, or in its next step.
+TEST_F(SessionHandleTest, ASessionIsMovedOnceWhenItIsTold) {
+  list_->MoveIdle();
+  StoreBehind();
+  EXPECT_FALSE(HasMoved());
+  list_->MoveIdle();
+  EXPECT_TRUE(HasMoved());
+}
+
 TEST_F(SessionHandleTest, ASessionInUseIsMovedByItsLastUser) {
   StoreBehind();
   {

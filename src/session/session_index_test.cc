@@ -392,6 +392,19 @@ TEST_F(SessionDiprsTest, AnswersAsAllKeysDo) {
   }
 }
 
+TEST_F(SessionDiprsTest, ExplainCountsClustersReadsThatWaitedAndWholeScans) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  const auto head_of = [&](const std::string& plan) {
+    MakeReady(stored, plan);
+    Session session = Resume(stored);
+    (void)ProbeWith(&session, plan);
+    return session.Explain(1)->heads[0];
+  };
+  EXPECT_GT(head_of("topk(k=8,index=clustered)").clusters_mean, 0);
+  EXPECT_GT(head_of("topk(k=8,index=graph,beam_width=16)").hops_mean, 0);
+  EXPECT_GT(head_of("topk(k=8,index=graph,beam_width=6000)").num_full_scans, 0u);
+}
+
 // Built at settings of its own, and read again by who has others.
 TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
   Open({.roar_keys_per_query = 40, .roar_max_degree = 12, .roar_search_window = 60});

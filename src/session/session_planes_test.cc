@@ -4,6 +4,7 @@
 // Method: toy model; plan against plan.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "api/database.h"
 #include "api/db_access.h"
@@ -37,6 +38,38 @@ TEST_F(SessionPlanesTest, PlanesAnswerNearlyAsKeysDo) {
       EXPECT_GE(layer.candidates_mean, 0.6 * layer.selected_mean) << plan;
     }
   }
+}
+
+TEST_F(SessionPlanesTest, APlanReadsNothingThatAnotherHasAskedFor) {
+  Open({.measure_machine = false});
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 400}, 1);
+  const std::pair<const char*, const char*> kPlans[] = {
+      {"topk(k=60,bits=4)", "topk(k=60)"},
+      {"topk(k=60,bits=8,remainder=mean)", "topk(k=60,bits=8)"},
+      {"auto(error=0.3,value_bits=8)", "auto(error=0.3)"},
+      {"topk(k=60,static=prefill:40)", "topk(k=60)"},
+      {"topk(k=60,index=clustered)", "topk(k=60)"},
+      {"topk(k=60,index=clustered,remainder=clusters)", "topk(k=60,index=clustered)"}};
+  for (const auto& [before, plan] : kPlans) {
+    MakeReady(stored, before);
+    Session fresh = Resume(stored);
+    const std::vector<float> expected = ProbeWith(&fresh, plan);
+    Session session = Resume(stored);
+    (void)ProbeWith(&session, before);
+    EXPECT_EQ(ProbeWith(&session, plan), expected) << plan << " after " << before;
+  }
+}
+
+// What is expected to be read is what there is.
+TEST_F(SessionPlanesTest, PlanesAreExpectedToBeReadOnceTheyAreThere) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 400}, 1);
+  Session session = Resume(stored);
+  ATTNDB_ASSERT_OK(session.SetPlan(kPlan));
+  const uint64_t without = session.Explain(1)->predicted_bytes;
+  EXPECT_THAT(session.Explain(1)->notes, ::testing::HasSubstr("no key planes"));
+  MakeReady(stored, kPlan);
+  EXPECT_LT(session.Explain(1)->predicted_bytes, without / 2);
+  EXPECT_EQ(session.Explain(1)->notes, "");
 }
 
 TEST_F(SessionPlanesTest, UntilPlanesAreReadyTheKeysAreScanned) {

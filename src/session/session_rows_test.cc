@@ -263,6 +263,27 @@ TEST_F(LostRowsTest, FailTheStepThatNeedsThemAndNothingElse) {
   }
 }
 
+// A plan that chooses holds the rows of all its segments before it reads any; it fails as early.
+TEST_F(LostRowsTest, AreToldByAPlanThatChoosesToo) {
+  const std::vector<uint64_t> sizes = {900, 500, 200};
+  for (const char* plan : {"full", "topk(k=30,sink=4,window=30)"}) {
+    SCOPED_TRACE(plan);
+    db_.reset();
+    std::filesystem::remove_all(store());
+    OpenWith(nullptr);
+    const Tokens stored = StoreChain("a", sizes, 1);
+    const ContextInfo info = *db_->Describe("a");
+    OpenWith(nullptr);
+    Session session = SessionOn(stored, {"", sizes, 1600, 10}, plan);
+    Damage(info, 1);
+    std::vector<float> out;
+    EXPECT_EQ(model_.Probe(&session, 7, &out).code(), StatusCode::kCorruption);
+    EXPECT_TRUE(db_->Describe("a")->damaged);
+    EXPECT_THAT(model_.Probe(&session, 7, &out),
+                test::FailsWith(StatusCode::kFailedPrecondition, ::testing::HasSubstr("failed")));
+  }
+}
+
 // A store that is closed writes down what nobody has looked for in its catalog before.
 TEST_F(LostRowsTest, AreRememberedByTheNextProcess) {
   const std::vector<uint64_t> sizes = {900, 500, 200};

@@ -125,6 +125,26 @@ TEST_F(SessionTailTest, CodesAreMadeWhileThePromptIsRead) {
   EXPECT_LT(Difference(found, ProbeWith(&session, "topk(k=60)")), 0.05);
 }
 
+// Planes take no training, and nobody may ever ask for them.
+TEST_F(SessionTailTest, PlanesAreNotMadeBeforeSomebodyAttends) {
+  Session session = Read(ToyModel::Tokens(kBlock + 10, 3), "topk(k=60,bits=8)");
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(NumBuilt("key_planes"), 0u);
+  (void)Probe(&session);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(NumBuilt("key_planes"), model_.spec().num_layers());
+}
+
+TEST_F(SessionTailTest, CodesOfValuesAreAwaitedByPlansThatReadThem) {
+  Open({.measure_machine = false});
+  Session session = Read(ToyModel::Tokens(kBlock + 10, 3), "topk(k=60,bits=8)");
+  ATTNDB_ASSERT_OK(session.AwaitDerived(0));
+  EXPECT_EQ(NumBuilt("value_planes"), 0u);
+  ATTNDB_ASSERT_OK(session.SetPlan("auto(error=0.05,value_bits=8)"));
+  ATTNDB_ASSERT_OK(session.AwaitDerived(0));
+  EXPECT_EQ(NumBuilt("value_planes"), 1u);
+}
+
 TEST_F(SessionTailTest, WhoAwaitsWhatIsDerivedHasItInTheNextCall) {
   for (const std::string settings : kSettings) {
     Session session = Read(ToyModel::Tokens(kBlock + 100, 3));
@@ -148,6 +168,37 @@ TEST_F(SessionTailTest, AWaitIsDueOnceABlock) {
     EXPECT_FALSE(session.awaits_derived(layer));
   }
   EXPECT_FALSE(session.awaits_derived(0));
+}
+
+TEST_F(SessionTailTest, AWaitIsNotDueAgainWhereAllBlocksStay) {
+  Session session = Read(ToyModel::Tokens(kBlock + 10, 3), "topk(k=60,index=pq,m=16,await=1)");
+  ATTNDB_ASSERT_OK(session.AwaitDerived(0));
+  ATTNDB_ASSERT_OK(session.Crop(kBlock + 5));
+  EXPECT_FALSE(session.awaits_derived(0));
+  ATTNDB_ASSERT_OK(session.Crop(kBlock));
+  EXPECT_FALSE(session.awaits_derived(0));
+  EXPECT_FALSE(session.awaits_derived(model_.spec().num_layers()));
+}
+
+TEST_F(SessionTailTest, NothingIsAwaitedForALayerWithASlidingWindow) {
+  ModelSpec spec = model_.spec();
+  spec.layers[1].sliding_window = 100;
+  model_ = ToyModel(spec);
+  Session session = Read(ToyModel::Tokens(kBlock + 10, 3), "topk(k=60,index=pq,m=16,await=1)");
+  EXPECT_TRUE(session.awaits_derived(0));
+  EXPECT_FALSE(session.awaits_derived(1));
+}
+
+TEST_F(SessionTailTest, AResetDropsBlocksAndWhatWasDerivedFromThem) {
+  const std::string plan = "topk(k=20,bits=8)";
+  Session session = Read(ToyModel::Tokens(kBlock + 900, 3));
+  MakeTailReady(&session, plan);
+  session.Reset();
+  const Tokens others = ToyModel::Tokens(kBlock + 900, 4);
+  ATTNDB_ASSERT_OK(AppendTokens(&session, others, nullptr));
+  MakeTailReady(&session, plan);
+  Session fresh = Read(others);
+  EXPECT_LT(Difference(ProbeWith(&session, plan), ProbeWith(&fresh, "topk(k=20)")), 0.05);
 }
 
 TEST_F(SessionTailTest, ACropIntoABlockDropsWhatWasDerivedFromIt) {
@@ -213,6 +264,13 @@ TEST_F(SessionTailTest, AStoredTailIsWhatWasAppended) {
   EXPECT_EQ(session.num_reused(), tokens.size());
   EXPECT_LT(Difference(Probe(&session), full), 1e-6);
   ExpectAnswers(tokens, tokens.size() - 1);
+  // What comes now is no part of a block, and all that the plan finds is there.
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(300, 4),
+                                [](LayerId, std::vector<float>* k, std::vector<float>*) {
+                                  for (float& x : *k) x *= 3;
+                                }));
+  const std::vector<float> exact = ProbeWith(&session, "topk(k=20,sink=0,window=1)");
+  EXPECT_LT(Difference(ProbeWith(&session, "topk(k=20,sink=0,window=1,bits=8)"), exact), 0.05);
 }
 
 TEST_F(SessionTailTest, WithoutMemoryTheTailIsReadAsItLies) {

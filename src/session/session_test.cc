@@ -243,6 +243,34 @@ TEST_F(SessionTest, AnyStridesAndTypesGiveTheSame) {
   EXPECT_EQ(expected, got);
 }
 
+// Rows that follow each other, of elements that do not.
+TEST_F(SessionTest, EverySecondElementIsTaken) {
+  Session plain = NewSession();
+  ASSERT_THAT(model_.Step(&plain, tokens(5)), IsOk());
+  std::vector<float> expected;
+  ASSERT_THAT(model_.Probe(&plain, 7, &expected), IsOk());
+  Session session = NewSession();
+  for (LayerId layer = 0; layer < 2; ++layer) {
+    const auto spread = [](const TensorView& view, std::vector<float>* data) {
+      const auto [n, heads, dim] = view.shape;
+      const auto* const from = static_cast<const float*>(view.data);
+      data->assign(static_cast<size_t>(2 * n * heads * dim), kInf);
+      for (int64_t i = 0; i < n * heads * dim; ++i) (*data)[static_cast<size_t>(2 * i)] = from[i];
+      TensorView spread_view = view;
+      spread_view.data = data->data();
+      spread_view.strides = {2 * heads * dim, 2 * dim, 2};
+      return spread_view;
+    };
+    std::vector<float> k_data;
+    std::vector<float> v_data;
+    const TensorView k = spread(K(layer, 5), &k_data);
+    ASSERT_THAT(session.Append(layer, k, spread(V(layer, 5), &v_data)), IsOk());
+  }
+  std::vector<float> got;
+  ASSERT_THAT(model_.Probe(&session, 7, &got), IsOk());
+  EXPECT_EQ(expected, got);
+}
+
 TEST_F(SessionTest, AFiniteValueThatOverflowsIsRefusedWithItsPlace) {
   Session session = NewSession();
   TensorView k = K(0, 4);

@@ -73,6 +73,22 @@ TEST(TruncationTest, RangesStayAndAreMovedEachByWhatIsGoneBehindIt) {
   EXPECT_THAT(truncation.cuts(), ElementsAre(Cut{100, {{2, 50}, {60, 75}}}));
 }
 
+TEST(TruncationTest, WhatIsEnoughLeavesLaterTokensWhole) {
+  Truncation truncation;
+  ATTNDB_ASSERT_OK(truncation.Drop(5, {.keep_first = 2, .keep = {{10, 13}, {50, 60}}}, 100));
+  EXPECT_THAT(truncation.cuts(), ElementsAre(Cut{100, {{2, 7}}}));
+  EXPECT_THAT(truncation.pieces(), ElementsAre(TokenRange{0, 2}));
+}
+
+TEST(TruncationTest, ACropToACutKeepsIt) {
+  Truncation truncation;
+  ATTNDB_ASSERT_OK(truncation.Drop(10, {.keep_first = 4}, 100));
+  ATTNDB_ASSERT_OK(truncation.Drop(20, {.keep_first = 4}, 150));
+  truncation.Crop(100);
+  EXPECT_THAT(truncation.cuts(), ElementsAre(Cut{100, {{4, 14}}}));
+  EXPECT_EQ(truncation.num_dropped(), 10u);
+}
+
 TEST(TruncationTest, ACropTakesLaterCutsBack) {
   Truncation truncation;
   ATTNDB_ASSERT_OK(truncation.Drop(10, {.keep_first = 4}, 100));
@@ -105,7 +121,8 @@ TEST(TruncationTest, WrongRequestsChangeNothing) {
   refuses(1, {.keep_first = 4, .keep = {{90, 101}}}, "beyond the 100 tokens");
   ATTNDB_EXPECT_OK(truncation.Drop(85, {.keep_first = 4}, 100));
   Truncation empty;
-  EXPECT_THAT(empty.Drop(1, {}, 0), FailsWith(StatusCode::kInvalidArgument, HasSubstr("only 0")));
+  EXPECT_THAT(empty.Drop(1, {}, 0), FailsWith(StatusCode::kInvalidArgument,
+                                              HasSubstr("only 0 stand between the first 0 and")));
   EXPECT_THAT(empty.Drop(1, {}, 1), FailsWith(StatusCode::kInvalidArgument, HasSubstr("only 0")));
   ATTNDB_EXPECT_OK(empty.Drop(0, {}, 0));
   EXPECT_THAT(empty.cuts(), IsEmpty());
@@ -117,6 +134,9 @@ TEST(TruncationTest, TooManyPiecesAreRefused) {
   for (uint64_t i = 0; i < Truncation::kMaxPieces; ++i) options.keep.push_back({3 * i, 3 * i + 2});
   const uint64_t num_tokens = 3 * options.keep.size() + 2;
   ATTNDB_EXPECT_OK(Truncation(truncation).Drop(options.keep.size() - 1, options, num_tokens));
+  Truncation most;
+  ATTNDB_EXPECT_OK(most.Drop(options.keep.size(), options, num_tokens + 10));
+  EXPECT_EQ(most.pieces().size(), Truncation::kMaxPieces);
   options.keep.push_back({num_tokens - 1, num_tokens});
   EXPECT_THAT(truncation.Drop(options.keep.size() + 1, {.keep = options.keep, .sink = false},
                               num_tokens + 10),

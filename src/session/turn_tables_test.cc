@@ -32,7 +32,9 @@ std::vector<float> Turned(const Turn& turn) {
 
 TEST(TurnTablesTest, EachLayerHasItsOwnRope) {
   ModelSpec spec;
-  spec.layers = {LayerOf(100), LayerOf(10000), LayerOf(100), LayerOf(100, RopeLayout::kNone)};
+  spec.layers = {LayerOf(100), LayerOf(10000), LayerOf(100), LayerOf(100, RopeLayout::kNone),
+                 LayerOf(100)};
+  spec.layers[4].head_dim = 16;
   TurnTables tables = *TurnTables::Of(spec);
   const int64_t moves[] = {5, 2};
   tables.SetMoves(moves);
@@ -50,6 +52,11 @@ TEST(TurnTablesTest, EachLayerHasItsOwnRope) {
   }
   // A layer without RoPE among others has no positions: its rows stay as they are.
   EXPECT_EQ(tables.TurnsOf(3)[0].num_pairs(), 0u);
+  EXPECT_EQ(tables.TurnsOf(0)[0].num_pairs(), 4u);
+  EXPECT_EQ(tables.TurnsOf(4)[0].num_pairs(), 8u) << "of the same RoPE, but longer";
+  // Other moves take the place of these.
+  tables.SetMoves(std::span(moves).first(1));
+  EXPECT_EQ(tables.TurnsOf(0).size(), 1u);
   tables.SetShift(0);
   EXPECT_EQ(tables.ShiftOf(0), nullptr);
 }
