@@ -219,8 +219,7 @@ TEST(CatalogVerifyBeside, EndsWithTheCallersErrorAtOnce) {
   EXPECT_EQ(num_calls, 6);
   for (last = 1; last <= 6; ++last) {
     num_calls = 0;
-    EXPECT_THAT(harness->Verify(go_on).status(),
-                test::FailsWith(StatusCode::kCancelled, "enough"));
+    EXPECT_THAT(harness->Verify(go_on).status(), test::FailsWith(StatusCode::kCancelled, "enough"));
     EXPECT_EQ(num_calls, last);
   }
 }
