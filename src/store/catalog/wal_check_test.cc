@@ -6,10 +6,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/sqlite.h"
@@ -185,6 +189,30 @@ TEST_F(WalCheck, ALogThatIsThereIsLookedThrough) {
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Another process may just have been writing it.
+TEST_F(WalCheck, ALogThatLooksDamagedIsLookedAtThreeTimes) {
+  const std::string path = copy_.path() + "-wal";
+  std::string damaged = log_;
+  damaged[kHeaderBytes + 3000] ^= 4;
+  for (const auto& [log, expected] : {std::pair(damaged, 3), std::pair(log_, 1)}) {
+    WriteFile(path, log);
+    const int events = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    ASSERT_GE(events, 0);
+    ASSERT_GE(inotify_add_watch(events, path.c_str(), IN_OPEN | IN_CLOSE), 0);
+    EXPECT_EQ(CheckWriteAheadLog(path).ok(), expected == 1);
+    alignas(inotify_event) std::array<char, 4096> read_events;
+    const ssize_t num_bytes = read(events, read_events.data(), read_events.size());
+    int num_opened = 0;
+    for (ssize_t at = 0; at < num_bytes; at += ssize_t{sizeof(inotify_event)}) {  // Without names.
+      inotify_event event;
+      std::memcpy(&event, &read_events[static_cast<size_t>(at)], sizeof(event));
+      if ((event.mask & IN_OPEN) != 0) ++num_opened;
+    }
+    EXPECT_EQ(num_opened, expected);
+    close(events);
+  }
 }
 
 TEST_F(WalCheck, ALogThatCantBeReadIsAnError) {
