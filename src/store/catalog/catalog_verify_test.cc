@@ -170,7 +170,7 @@ TEST_F(CatalogVerifyTest, PagesOfTheFileAreNotJudgedWhileTheLogHoldsCommits) {
     harness_.MustPublish(Range(1000, 200));
     ASSERT_FALSE(ReadFile(harness_.path() + "-wal").empty());
     std::fstream file(harness_.path(), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(4096 + 2000);  // Of page 2, which is that of meta.
+    file.seekp(4096 + 2000);  // In page 2, which is that of meta.
     file.put('!');
     file.close();
     EXPECT_THAT(harness_->Verify().value(), ::testing::IsEmpty());

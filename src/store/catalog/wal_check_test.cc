@@ -110,7 +110,7 @@ TEST_F(WalCheck, ACommitThatLostItsMarkIsReported) {
               FailsWith(StatusCode::kCorruption, HasSubstr(std::to_string(commit_frame))));
 }
 
-// Of the last transaction some frames may be written and others not, in any order.
+// Some frames of the last transaction may be written and others not, in any order.
 TEST_F(WalCheck, FramesOfATransactionThatIsNotFinishedAreNoDamage) {
   const size_t num_finished = num_frames_[1];
   std::string torn = log_.substr(0, kHeaderBytes + (num_finished + 4) * kFrameBytes);
