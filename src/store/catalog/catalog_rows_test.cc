@@ -97,9 +97,8 @@ TEST_F(CatalogRows, ASegmentIsReadAsItStands) {
 
 // 2^60 and 2^31.
 TEST_F(CatalogRows, PositionsAndCountsHaveTheirLimits) {
-  for (const char* const sql :
-       {"SELECT 7,1,1,'n',1152921504606846976,1,5,1,1,NULL,0,0,3,4",
-        "SELECT 7,1,1,'n',-1152921504606846976,1,5,1,1,NULL,0,0,3,4"}) {
+  for (const char* const sql : {"SELECT 7,1,1,'n',1152921504606846976,1,5,1,1,NULL,0,0,3,4",
+                                "SELECT 7,1,1,'n',-1152921504606846976,1,5,1,1,NULL,0,0,3,4"}) {
     ATTNDB_EXPECT_OK(ReadContext(Row(sql)));
   }
   EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',1152921504606846977,1,5,1,1,NULL,0,0,3,4")),
@@ -122,9 +121,9 @@ TEST_F(CatalogRows, TenantsModelsAndCompanionsThatNoWriterStoresAreNamed) {
               FailsWith(StatusCode::kCorruption, HasSubstr("tenant 1: column 3 is -1")));
   EXPECT_THAT(LoadModelRow(database_.get(), ModelId{1}),
               FailsWith(StatusCode::kCorruption, HasSubstr("model 1: column 2 is 1 bytes")));
-  EXPECT_THAT(FindSegment(database_.get(), 1),
-              FailsWith(StatusCode::kCorruption,
-                        HasSubstr("companion of segment 1: column 2 is -1")));
+  EXPECT_THAT(
+      FindSegment(database_.get(), 1),
+      FailsWith(StatusCode::kCorruption, HasSubstr("companion of segment 1: column 2 is -1")));
 }
 
 TEST_F(CatalogRows, AChainUsesNoMoreThanItsSegmentsHave) {

@@ -170,7 +170,7 @@ TEST_F(CatalogVerifyTest, PagesOfTheFileAreNotJudgedWhileTheLogHoldsCommits) {
     harness_.MustPublish(Range(1000, 200));
     ASSERT_FALSE(ReadFile(harness_.path() + "-wal").empty());
     std::fstream file(harness_.path(), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(4096 + 2000);  // Of page 2, which is that of meta.
+    file.seekp(4096 + 2000);  // In page 2, which is that of meta.
     file.put('!');
     file.close();
     EXPECT_THAT(harness_->Verify().value(), ::testing::IsEmpty());
@@ -219,8 +219,7 @@ TEST(CatalogVerifyBeside, EndsWithTheCallersErrorAtOnce) {
   EXPECT_EQ(num_calls, 6);
   for (last = 1; last <= 6; ++last) {
     num_calls = 0;
-    EXPECT_THAT(harness->Verify(go_on).status(),
-                test::FailsWith(StatusCode::kCancelled, "enough"));
+    EXPECT_THAT(harness->Verify(go_on).status(), test::FailsWith(StatusCode::kCancelled, "enough"));
     EXPECT_EQ(num_calls, last);
   }
 }

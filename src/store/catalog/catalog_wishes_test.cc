@@ -82,9 +82,9 @@ TEST_F(CatalogWishes, OneThatNoWriterStoresIsNamed) {
           database->Run("INSERT INTO wishes(segment, kind) VALUES(1, ?)", std::string_view(kind)));
     }
     harness_.Reopen();
-    const auto is_named = FailsWith(
-        StatusCode::kCorruption,
-        HasSubstr("wish of segment 1: kind \"" + std::string(kind) + "\""));
+    const auto is_named =
+        FailsWith(StatusCode::kCorruption,
+                  HasSubstr("wish of segment 1: kind \"" + std::string(kind) + "\""));
     EXPECT_THAT(harness_->companions()->Wishes(tenant()), is_named);
     EXPECT_THAT(harness_->companions()->WishesOf(1), is_named);
   }

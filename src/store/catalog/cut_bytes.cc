@@ -51,7 +51,7 @@ Status CheckDropped(std::vector<TokenRange> dropped) {
   size_t num_gaps = 0;
   uint64_t end = 0;
   for (const TokenRange& range : dropped) {
-    if (num_gaps > 0 && range.begin < end) {
+    if (range.begin < end) {
       return Status::InvalidArgument("the cuts drop token " + Text(range.begin) + " twice");
     }
     num_gaps += num_gaps == 0 || range.begin > end ? 1 : 0;

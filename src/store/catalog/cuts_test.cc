@@ -153,6 +153,15 @@ TEST_F(CutsTest, ACutAtTheEndIsKept) {
   }
 }
 
+TEST_F(CutsTest, ACutOfAsManyRangesAsMayBeIsKept) {
+  const Tokens tokens = Range(0, 400);
+  Cut cut = {300, {}};
+  for (uint64_t i = 0; i < kMaxCutRanges; ++i) cut.dropped.push_back({2 * i, 2 * i + 1});
+  const ContextId id = harness_.MustPublish(tokens, {.cuts = {cut}});
+  EXPECT_THAT(harness_->contexts()->HistoryOf(id)->cuts, ElementsAre(cut));
+  EXPECT_EQ(harness_.Longest(tokens), (PrefixMatch{id, 400, {cut}}));
+}
+
 TEST_F(CutsTest, FaultyCutsAreRefused) {
   EXPECT_THAT(harness_.Publish(Range(0, 100), {.cuts = {{101, {{0, 1}}}}}).status(),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("cut 0 is at 101 of 100")));
@@ -196,10 +205,12 @@ class HostileCutsTest : public ::testing::Test {
       ATTNDB_EXPECT_OK((*database)->Execute(sql));
     }
     harness.Reopen();
-    const auto match = harness->prefixes()->Longest(harness.Query(tokens));
-    EXPECT_TRUE(match.ok() || match.status().code() == StatusCode::kCorruption) << sql;
+    lookup_ = harness->prefixes()->Longest(harness.Query(tokens)).status();
+    EXPECT_TRUE(lookup_.ok() || lookup_.code() == StatusCode::kCorruption) << sql;
     return harness->Verify().value();
   }
+
+  Status lookup_;
 };
 
 TEST_F(HostileCutsTest, AreNamed) {
@@ -210,10 +221,22 @@ TEST_F(HostileCutsTest, AreNamed) {
   EXPECT_THAT(After("UPDATE nodes SET tokens = x'ff00000000000000c8000000000000000400000000000000"
                     "63' WHERE id = (SELECT min(id) FROM nodes WHERE tokens >= x'80')"),
               ::testing::Contains(HasSubstr("key is not that")));
-  // A cut above another takes its place, with its bytes: both are out of order.
-  EXPECT_THAT(After("UPDATE nodes SET tokens = (SELECT tokens FROM nodes WHERE tokens >= x'80' "
-                    "ORDER BY id DESC LIMIT 1) WHERE tokens >= x'80'"),
-              ::testing::Contains(HasSubstr("hangs where 192 end")));
+  // At 256 tokens, where the block ends before which it stands.
+  EXPECT_THAT(
+      After("UPDATE nodes SET tokens = x'ff000000000000010000000000000000040000000000000064'"
+            " WHERE id = (SELECT min(id) FROM nodes WHERE tokens >= x'80')"),
+      ::testing::Contains(HasSubstr("a cut at 256 tokens hangs where 192 end")));
+}
+
+// A cut above another takes its place, with its bytes: both are out of order.
+TEST_F(HostileCutsTest, OneBelowAnotherOfTheSamePlaceIsNotFollowed) {
+  const std::vector<std::string> findings = After(
+      "UPDATE nodes SET tokens = (SELECT tokens FROM nodes WHERE tokens >= x'80' "
+      "ORDER BY id DESC LIMIT 1) WHERE tokens >= x'80'");
+  EXPECT_THAT(findings, ::testing::Contains(HasSubstr("hangs where 192 end")));
+  EXPECT_THAT(findings, ::testing::Contains(HasSubstr("cut 1 is at 300, after one at 300")));
+  EXPECT_THAT(lookup_,
+              FailsWith(StatusCode::kCorruption, HasSubstr("a cut at 300 below one at 300")));
 }
 
 }  // namespace

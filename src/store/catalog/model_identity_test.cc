@@ -190,7 +190,7 @@ TEST(ModelIdentity, AnUnknownVersionIsRefusedInNumbers) {
   }
 }
 
-// Of 45 bytes at least: what is left holds two, and would hold three of 44.
+// A layer takes 45 bytes at least: what is left holds two of them, and would hold three of 44.
 TEST(ModelIdentity, NoMoreLayersAreReadThanTheBytesCanHold) {
   std::vector<std::byte> bytes = EncodeModel(TestSpec(std::string(40, 'x'))).bytes;
   ASSERT_EQ(bytes.size(), 9u + 2 * 45 + 4 + 40);

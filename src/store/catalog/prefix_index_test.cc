@@ -123,8 +123,9 @@ TEST_F(PrefixIndexRows, AKeyLeadsToTheChildOfItsParentAndTokensAlone) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixNode child, index_->Load(NodeId{2}));
   EXPECT_EQ(index_->FindChild(root, child.key, child.tokens).value()->id, child.id);
   EXPECT_FALSE(index_->FindChild(root, Sha256Digest{}, child.tokens).value().has_value());
-  const auto is_corrupt = FailsWith(
-      StatusCode::kCorruption, HasSubstr("prefix node 2: key does not belong to parent and tokens"));
+  const auto is_corrupt =
+      FailsWith(StatusCode::kCorruption,
+                HasSubstr("prefix node 2: key does not belong to parent and tokens"));
   EXPECT_THAT(index_->FindChild(child, child.key, child.tokens), is_corrupt);
   std::vector<std::byte> tokens = child.tokens;
   tokens[3] ^= std::byte{1};

@@ -4,7 +4,9 @@
 // Replay: ATTNDB_SEED=17 ctest -R db_test
 #include "store/catalog/prefix_search.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <map>
@@ -19,6 +21,9 @@
 
 namespace attndb::store {
 namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
 
 uint64_t CommonLength(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
   return static_cast<uint64_t>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -37,6 +42,10 @@ class PrefixSearchTest : public ::testing::Test {
   }
   std::optional<PrefixMatch> Find(const std::vector<TokenId>& prompt,
                                   const std::set<ContextId>& shut_out) {
+    return TryToFind(prompt, shut_out).value();
+  }
+  Result<std::optional<PrefixMatch>> TryToFind(const std::vector<TokenId>& prompt,
+                                               const std::set<ContextId>& shut_out) {
     num_asked_ = 0;
     PrefixSearch search(
         database_.get(),
@@ -45,6 +54,10 @@ class PrefixSearchTest : public ::testing::Test {
           return !shut_out.contains(context);
         },
         /*looks_below_cuts=*/true);
+    return search.Find(tree_, prompt);
+  }
+  std::optional<PrefixMatch> FindAny(const std::vector<TokenId>& prompt) {
+    PrefixSearch search(database_.get(), nullptr, /*looks_below_cuts=*/true);
     return search.Find(tree_, prompt).value();
   }
   uint64_t Expected(const std::vector<TokenId>& prompt, const std::set<ContextId>& shut_out) {
@@ -115,9 +128,58 @@ TEST_F(PrefixSearchTest, WithoutAFilterDamagedContextsCountToo) {
   ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
   Connect();
   EXPECT_FALSE(Find(Range(0, 200), {}).has_value());
-  PrefixSearch search(database_.get(), nullptr, /*looks_below_cuts=*/true);
-  EXPECT_EQ(search.Find(tree_, Range(0, 150)).value(),
-            (PrefixMatch{static_cast<ContextId>(1), 150, {}}));
+  EXPECT_EQ(FindAny(Range(0, 150)), (PrefixMatch{static_cast<ContextId>(1), 150, {}}));
+  // The context is two nodes further down.
+  EXPECT_EQ(FindAny(Range(0, 64)), (PrefixMatch{static_cast<ContextId>(1), 64, {}}));
+}
+
+TEST_F(PrefixSearchTest, ANodeInWhichNoContextEndsIsPassedOver) {
+  Publish(Range(0, 200));
+  Connect();
+  ATTNDB_ASSERT_OK(SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite)
+                       .value()
+                       ->Execute("INSERT INTO nodes(parent, key, tokens, num_uses) "
+                                 "VALUES(1, zeroblob(32), x'00000063', 0)"));
+  EXPECT_EQ(FindAny({0x63}), std::nullopt);
+  EXPECT_EQ(FindAny(Range(0, 1)), (PrefixMatch{static_cast<ContextId>(1), 1, {}}));
+}
+
+TEST_F(PrefixSearchTest, OfContextsThatAgreeAsLongTheOneThatEndsThereIsFound) {
+  Publish(Range(0, 130));
+  const ContextId whole = harness_.MustPublish(Range(0, 100));
+  Connect();
+  EXPECT_EQ(Find(Range(0, 100), {}), (PrefixMatch{whole, 100, {}}));
+}
+
+// SQLite is interrupted once in a search, at each of its steps in turn.
+TEST_F(PrefixSearchTest, ASearchThatIsCutShortIsAnErrorAndNeverAMiss) {
+  const ContextId before = harness_.MustPublish({1, 2, 4});
+  const ContextId after = harness_.MustPublish({1, 2, 5, 6});
+  Connect();
+  const struct {
+    std::vector<TokenId> prompt;
+    std::set<ContextId> shut_out;
+    PrefixMatch expected;
+  } searches[] = {{{1, 2, 5, 5}, {}, {after, 3, {}}},
+                  {{1, 2, 4, 9}, {}, {before, 3, {}}},
+                  {{1, 2, 5, 5}, {after}, {before, 2, {}}}};
+  const auto interrupt = [](void* num_left) { return --*static_cast<int*>(num_left) == 0 ? 1 : 0; };
+  for (const auto& [prompt, shut_out, expected] : searches) {
+    ASSERT_EQ(Find(prompt, shut_out), expected);
+    int num_left = 0;
+    for (int num_steps = 1; num_left <= 0; ++num_steps) {
+      num_left = num_steps;
+      sqlite3_progress_handler(database_->handle(), /*nOps=*/1, interrupt, &num_left);
+      const Result<std::optional<PrefixMatch>> match = TryToFind(prompt, shut_out);
+      sqlite3_progress_handler(database_->handle(), 0, nullptr, nullptr);
+      if (num_left <= 0) {
+        ASSERT_THAT(match, FailsWith(StatusCode::kInternal, HasSubstr("interrupted"))) << num_steps;
+      } else {
+        EXPECT_GT(num_steps, 30);
+        EXPECT_EQ(match.value(), expected);
+      }
+    }
+  }
 }
 
 TEST_F(PrefixSearchTest, OfContextsWithTheSameTokensTheOneThatMayBeUsedIsFound) {

@@ -119,11 +119,6 @@ Status Query::Run() {
   return {};
 }
 
-void Query::Reset() {
-  sqlite3_reset(statement_.get());
-  next_parameter_ = 1;
-}
-
 int64_t Query::Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
 
 std::optional<int64_t> Query::OptionalInt(int column) const {

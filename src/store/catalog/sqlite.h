@@ -64,8 +64,6 @@ class Query {
   Result<bool> Step();
   // Runs a statement that gives no rows.
   Status Run();
-  // Makes the statement ready to run again with other values.
-  void Reset();
 
   // Columns of the current row, from 0. What is NULL or of another type reads as 0 or empty; views
   // live until the next Step.

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "store/catalog/sqlite_test_util.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -21,23 +22,6 @@ namespace {
 
 using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
-
-// Stands in for a system call of SQLite's, as long as it lives.
-class SystemCall {
- public:
-  template <typename Call>
-  SystemCall(const char* name, Call* call) : name_(name) {
-    EXPECT_EQ(vfs_->xSetSystemCall(vfs_, name, reinterpret_cast<sqlite3_syscall_ptr>(call)),
-              SQLITE_OK);
-  }
-  ~SystemCall() { vfs_->xSetSystemCall(vfs_, name_, nullptr); }
-  SystemCall(const SystemCall&) = delete;
-  SystemCall& operator=(const SystemCall&) = delete;
-
- private:
-  sqlite3_vfs* const vfs_ = sqlite3_vfs_find("unix");
-  const char* const name_;
-};
 
 int open_errno = 0;
 int FailToOpen(const char*, int, int) {
@@ -276,10 +260,9 @@ TEST_F(SqliteTest, AShortageOfTheSystemIsToldFromAFailure) {
   for (const auto& [error, code] : kExpected) {
     open_errno = error;
     const SystemCall fails("open", FailToOpen);
-    EXPECT_EQ(SqliteDatabase::Open(dir_.File("other"), SqliteDatabase::Mode::kReadOnly)
-                  .status()
-                  .code(),
-              code)
+    EXPECT_EQ(
+        SqliteDatabase::Open(dir_.File("other"), SqliteDatabase::Mode::kReadOnly).status().code(),
+        code)
         << error;
   }
 }

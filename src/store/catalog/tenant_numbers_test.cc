@@ -275,5 +275,38 @@ TEST_F(TenantNumbers, ANextNumberThatCantBeIsRefused) {
   harness_.Reopen();
 }
 
+// 2^62, and none behind it.
+TEST_F(TenantNumbers, TheLastNumberThatCanBeIsGiven) {
+  harness_.Close();
+  Change("UPDATE next_numbers SET context = 4611686018427387904");
+  harness_.Reopen();
+  EXPECT_EQ(harness_.Publish(Range(0, 10))->number, ContextNumber{4611686018427387904});
+  EXPECT_THAT(
+      harness_.Publish(Range(50, 10)),
+      FailsWith(StatusCode::kCorruption, HasSubstr("next context number is 4611686018427387905")));
+}
+
+TEST_F(TenantNumbers, ANumberThatCantBeWrittenIsNotGiven) {
+  PublishFor(default_, Range(0, 10));
+  harness_.Close();
+  {
+    const auto database =
+        SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+    for (const char* const where :
+         {"UPDATE ON main.next_numbers", "INSERT ON main.context_numbers"}) {
+      const std::string change =
+          "BEGIN; DELETE FROM context_numbers; "
+          "CREATE TEMP TRIGGER fails BEFORE " +
+          std::string(where) + " BEGIN SELECT RAISE(ABORT, 'a test said so'); END";
+      ATTNDB_ASSERT_OK(database->Execute(change.c_str()));
+      EXPECT_THAT(NumberContext(database.get(), default_, ContextId{1}),
+                  FailsWith(StatusCode::kInternal, HasSubstr("a test said so")));
+      ATTNDB_ASSERT_OK(database->Execute("ROLLBACK"));
+    }
+  }
+  harness_.Reopen();
+  EXPECT_THAT(Numbers(default_), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace attndb::store
