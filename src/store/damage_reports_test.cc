@@ -106,5 +106,16 @@ TEST_F(DamageReportsTest, WhatCanNotBeReadIsDamageIfItsBytesAreWrongOrMissing) {
   }
 }
 
+TEST_F(DamageReportsTest, DamageThatCanNotBeWrittenDownIsToldAsThat) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  const auto segment = static_cast<SegmentId>(FirstOf("a", 1).chain.entries[0].segment->id());
+  ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
+  std::filesystem::rename(dir_.File("store"), dir_.File("moved"));
+  EXPECT_THAT(store_->damage()->QuarantineIfDamaged(segment, Status::Corruption("met")),
+              FailsWith(StatusCode::kIoError, HasSubstr("was moved")));
+  store_.reset();
+  std::filesystem::rename(dir_.File("moved"), dir_.File("store"));
+}
+
 }  // namespace
 }  // namespace attndb::store

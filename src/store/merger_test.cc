@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -17,6 +18,7 @@
 #include "storage/vfs/format.h"
 #include "store/catalog/sqlite.h"
 #include "store/hooked_files_test_util.h"
+#include "store/object_path.h"
 #include "store/store_test_util.h"
 #include "testing/matchers.h"
 
@@ -176,6 +178,42 @@ TEST_F(MergerTest, SamplesOfTheTokensThatAreUsedStay) {
       }
     }
   }
+}
+
+// They are a help and no more: what can be read is merged once it is known.
+TEST_F(MergerTest, SamplesThatCanNotBeReadAreToldAndCostNoToken) {
+  Clear();
+  Random random(5);
+  tails_[9] = test::RandomSegment(
+      {.shape = ShapeOf(spec_), .num_tokens = 100, .num_queries = 400}, &random);
+  ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "beginning"})).status());
+  ATTNDB_ASSERT_OK(
+      store_->publisher()->Store(Behind(FirstOf("beginning", 100), 1, {.name = "a"})).status());
+  ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "beginning"));
+  const uint64_t segment = FirstOf("a", 1).chain.entries[0].segment->id();
+  const std::string path = dir_.File("store/" + ObjectPath({.segment_id = segment}));
+  const auto turn = [&](uint64_t page) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto place = static_cast<std::streamoff>(page * 4096 + 2048);
+    const int turned = file.seekg(place).get() ^ 0x10;
+    file.seekp(place).put(static_cast<char>(turned));
+  };
+  // The first page whose damage harms no context is one of samples.
+  uint64_t page = 1;
+  for (bool is_found = false; !is_found; page += is_found ? 0 : 1) {
+    ASSERT_LT(page, std::filesystem::file_size(path) / 4096);
+    turn(page);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, VerifyAll());
+    is_found = report.damages.size() == 1 && report.damages[0].contexts.empty();
+    turn(page);
+    ATTNDB_ASSERT_OK(VerifyAll());  // It is whole again.
+  }
+  turn(page);
+  EXPECT_THAT(Compact(), FailsWith(StatusCode::kCorruption, HasSubstr(".seg")));
+  ATTNDB_ASSERT_OK(Compact());
+  EXPECT_EQ(NumSegments(), 1u);
+  EXPECT_TRUE(VerifyAll()->ok());
+  EXPECT_EQ(FirstOf("a", 100 + kTokens).chain.tokens.size(), 100 + kTokens);
 }
 
 // --- Compact ---
