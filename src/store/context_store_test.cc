@@ -79,8 +79,8 @@ TEST_F(ContextStoreTest, ACatalogIsMadeBesideWhatIsNoSegment) {
   std::filesystem::remove(dir_.File("store/catalog.db"));
   std::ofstream(dir_.File("store/segments/notes.txt")) << "of somebody";
   const storage::ObjectName name = {.segment_id = 1};
-  std::ofstream(dir_.File("store/segments/" +
-                          storage::TemporaryNameOf(name, storage::ObjectFile::kData)))
+  std::ofstream(
+      dir_.File("store/segments/" + storage::TemporaryNameOf(name, storage::ObjectFile::kData)))
       << "half";
   Open({});
   ASSERT_TRUE(store_ != nullptr);

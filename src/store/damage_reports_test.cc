@@ -18,9 +18,9 @@
 namespace attndb::store {
 namespace {
 
+using test::FailsWith;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using test::FailsWith;
 
 class DamageReportsTest : public StoreTest {
  protected:

@@ -25,8 +25,8 @@
 namespace attndb::store {
 namespace {
 
-using ::testing::HasSubstr;
 using test::FailsWith;
+using ::testing::HasSubstr;
 
 class MergerTest : public StoreTest {
  protected:
@@ -132,8 +132,8 @@ TEST_F(MergerTest, AMergeInTheBackgroundRemovesWhatNobodyReadsAnyMore) {
 
 TEST_F(MergerTest, SamplesOfTheTokensThatAreUsedStay) {
   Random random(5);
-  tails_[9] = test::RandomSegment(
-      {.shape = ShapeOf(spec_), .num_tokens = 100, .num_queries = 400}, &random);
+  tails_[9] = test::RandomSegment({.shape = ShapeOf(spec_), .num_tokens = 100, .num_queries = 400},
+                                  &random);
   const test::SegmentData& data = Tail(9);
   // Cut at a token that has a sample.
   const std::vector<uint32_t>* sampled = &data.head(0, 0).query_tokens;
@@ -148,14 +148,13 @@ TEST_F(MergerTest, SamplesOfTheTokensThatAreUsedStay) {
   for (const bool is_damaged : {false, true}) {
     Clear();
     ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "long"})).status());
-    ATTNDB_ASSERT_OK(
-        store_->publisher()->Store(Behind(FirstOf("long", part), std::nullopt, {.name = "part"}))
-            .status());
+    ATTNDB_ASSERT_OK(store_->publisher()
+                         ->Store(Behind(FirstOf("long", part), std::nullopt, {.name = "part"}))
+                         .status());
     ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "long"));
     if (is_damaged) {  // What is used of it is sound.
       const auto id = static_cast<SegmentId>(FirstOf("part", 1).chain.entries[0].segment->id());
-      ATTNDB_ASSERT_OK(
-          store_->damage()->Quarantine(id, {Status::Corruption("behind it"), part}));
+      ATTNDB_ASSERT_OK(store_->damage()->Quarantine(id, {Status::Corruption("behind it"), part}));
     }
     ATTNDB_ASSERT_OK(Compact());
     const std::vector<storage::ChainEntry> chain = FirstOf("part", part).chain.entries;
@@ -184,8 +183,8 @@ TEST_F(MergerTest, SamplesOfTheTokensThatAreUsedStay) {
 TEST_F(MergerTest, SamplesThatCanNotBeReadAreToldAndCostNoToken) {
   Clear();
   Random random(5);
-  tails_[9] = test::RandomSegment(
-      {.shape = ShapeOf(spec_), .num_tokens = 100, .num_queries = 400}, &random);
+  tails_[9] = test::RandomSegment({.shape = ShapeOf(spec_), .num_tokens = 100, .num_queries = 400},
+                                  &random);
   ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "beginning"})).status());
   ATTNDB_ASSERT_OK(
       store_->publisher()->Store(Behind(FirstOf("beginning", 100), 1, {.name = "a"})).status());
@@ -222,6 +221,29 @@ TEST_F(MergerTest, NothingIsCompactedInAStoreThatIsOnlyRead) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   Open({.read_only = true});
   EXPECT_THAT(Compact(), FailsWith(StatusCode::kReadOnly, HasSubstr("was opened for reading")));
+}
+
+// It looks, finds nothing to merge, and fails all the same: it could not tell the catalog that.
+TEST_F(MergerTest, WhatACompactCanNotWriteDownIsTold) {
+  const auto now_us = std::make_shared<int64_t>(1'700'000'000'000'000);
+  Open({.background_builds = false, .clock = [now_us] { return *now_us; }});
+  ATTNDB_ASSERT_OK(Store({1}).status());
+  ATTNDB_ASSERT_OK(Compact());
+  ATTNDB_ASSERT_OK(Store({2}, {.ttl = std::chrono::seconds(10)}).status());
+  const std::string store = dir_.File("store"), moved = dir_.File("moved");
+  const auto is_refused = FailsWith(StatusCode::kIoError, HasSubstr("was moved"));
+  std::filesystem::rename(store, moved);
+  EXPECT_THAT(Compact(), is_refused) << "of what has changed";
+  std::filesystem::rename(moved, store);
+  ATTNDB_EXPECT_OK(Compact());
+  std::filesystem::rename(store, moved);
+  ATTNDB_EXPECT_OK(Compact()) << "as nothing has changed";
+  EXPECT_THAT(Compact({.segment_tokens = 4096}), is_refused) << "to another length";
+  *now_us += 11'000'000;
+  EXPECT_THAT(Compact(), is_refused) << "of what has expired";
+  std::filesystem::rename(moved, store);
+  ATTNDB_EXPECT_OK(Compact());
+  EXPECT_EQ(NumSegments(), 1u);
 }
 
 // A chain of a segment that is used in part by two contexts, and two of one context alone, the last
@@ -309,11 +331,11 @@ TEST_F(MergerTest, NoSegmentBecomesLongerThanAnObjectCanBe) {
     StorePair(1, 2, "a");
     store_.reset();
     {
-      ATTNDB_ASSERT_OK_AND_ASSIGN(const auto catalog,
-                                  SqliteDatabase::Open(dir_.File("store/catalog.db"),
-                                                       SqliteDatabase::Mode::kReadWrite));
-      const std::string sql = "UPDATE segments SET kv_bytes = " +
-                              std::to_string(kTokens * (kBytes / max_tokens));
+      ATTNDB_ASSERT_OK_AND_ASSIGN(
+          const auto catalog,
+          SqliteDatabase::Open(dir_.File("store/catalog.db"), SqliteDatabase::Mode::kReadWrite));
+      const std::string sql =
+          "UPDATE segments SET kv_bytes = " + std::to_string(kTokens * (kBytes / max_tokens));
       ATTNDB_ASSERT_OK(catalog->Execute(sql.c_str()));
     }
     Open({.background_builds = false});
