@@ -427,6 +427,20 @@ TEST_F(MovedFolderTest, NothingIsAcknowledgedWhereACopyIsInItsPlace) {
   }
 }
 
+TEST_F(MovedFolderTest, NothingIsAcknowledgedInAnotherFolderWithTheSameFiles) {
+  std::filesystem::rename(store(), moved_);
+  std::filesystem::create_directory(store());
+  std::filesystem::create_hard_link(moved_ + "/catalog.db", store() + "/catalog.db");
+  std::filesystem::rename(moved_ + "/segments", store() + "/segments");
+  ExpectNothingIsAcknowledged();
+}
+
+TEST_F(MovedFolderTest, NothingIsAcknowledgedWhereACopyOfTheCatalogIsInItsPlace) {
+  std::filesystem::rename(store() + "/catalog.db", moved_);
+  std::filesystem::copy_file(moved_, store() + "/catalog.db");
+  ExpectNothingIsAcknowledged();
+}
+
 TEST_F(MovedFolderTest, NothingIsAcknowledgedWhereOtherSegmentsAreInPlaceOfItsOwn) {
   std::filesystem::rename(store() + "/segments", moved_);
   std::filesystem::create_directory(store() + "/segments");

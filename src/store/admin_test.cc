@@ -90,9 +90,9 @@ TEST_F(AdminTest, WhatAContextWasComputedByAndWhenItWasUsedIsTold) {
 TEST_F(AdminTest, WhatIsKeptOfASegmentForOthersIsTold) {
   MakeTail(9, 100);
   ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 9, {.name = "long"})).status());
-  ATTNDB_ASSERT_OK(
-      store_->publisher()->Store(Behind(FirstOf("long", 60), std::nullopt, {.name = "part"}))
-          .status());
+  ATTNDB_ASSERT_OK(store_->publisher()
+                       ->Store(Behind(FirstOf("long", 60), std::nullopt, {.name = "part"}))
+                       .status());
   EXPECT_EQ(store_->admin()->Describe("t", "part")->own_bytes, 0u);
   EXPECT_EQ(store_->admin()->Describe("t", "part")->retained_bytes, 0u);
   ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "long"));

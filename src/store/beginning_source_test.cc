@@ -38,16 +38,16 @@ class BeginningSourceTest : public ::testing::Test {
   BeginningSource SourceBefore(std::shared_ptr<storage::SegmentSource> tail) const {
     std::vector<TokenId> tokens(first_.tokens.begin(), first_.tokens.begin() + kBeginning);
     tokens.insert(tokens.end(), tail_.tokens.begin(), tail_.tokens.end());
-    return {{.segment = segment_, .num_tokens_used = kBeginning}, std::move(tail),
-            std::move(tokens)};
+    return {
+        {.segment = segment_, .num_tokens_used = kBeginning}, std::move(tail), std::move(tokens)};
   }
   static void Append(const std::byte* rows, uint64_t num_bytes, Bytes* bytes) {
     bytes->insert(bytes->end(), rows, rows + num_bytes);
   }
 
   static constexpr const char* kDir = "/segments";
-  const storage::KvShape shape_ = test::UniformShape(
-      DType::kFloat16, 2, {.num_kv_heads = 2, .head_dim = 16, .v_head_dim = 32});
+  const storage::KvShape shape_ =
+      test::UniformShape(DType::kFloat16, 2, {.num_kv_heads = 2, .head_dim = 16, .v_head_dim = 32});
   Random random_{1};
   const test::SegmentData first_ = Draw(20);
   const test::SegmentData tail_ = Draw(10);

@@ -59,13 +59,28 @@ TEST_F(ContextStoreTest, TheFoldersOfANewStoreAreDurableBeforeItsCatalogIsMade) 
   }
 }
 
+TEST_F(ContextStoreTest, NothingIsMadeWhereThereIsNoStoreToOpen) {
+  const std::string none = dir_.File("none");
+  const DBOptions all[] = {{.read_only = true}, {.create_if_missing = false}};
+  for (const DBOptions& options : all) {
+    EXPECT_THAT(ContextStore::Open(none, options,
+                                   {.file_system = storage::PosixFileSystem(),
+                                    .budget = &budget_,
+                                    .kinds = &kinds_,
+                                    .also = nullptr})
+                    .status(),
+                test::FailsWith(StatusCode::kNotFound, HasSubstr("there is no store at")));
+    EXPECT_FALSE(std::filesystem::exists(none));
+  }
+}
+
 TEST_F(ContextStoreTest, ACatalogIsMadeBesideWhatIsNoSegment) {
   store_.reset();
   std::filesystem::remove(dir_.File("store/catalog.db"));
   std::ofstream(dir_.File("store/segments/notes.txt")) << "of somebody";
   const storage::ObjectName name = {.segment_id = 1};
-  std::ofstream(dir_.File("store/segments/" +
-                          storage::TemporaryNameOf(name, storage::ObjectFile::kData)))
+  std::ofstream(
+      dir_.File("store/segments/" + storage::TemporaryNameOf(name, storage::ObjectFile::kData)))
       << "half";
   Open({});
   ASSERT_TRUE(store_ != nullptr);

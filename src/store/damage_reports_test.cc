@@ -18,9 +18,9 @@
 namespace attndb::store {
 namespace {
 
+using test::FailsWith;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using test::FailsWith;
 
 class DamageReportsTest : public StoreTest {
  protected:
@@ -104,6 +104,17 @@ TEST_F(DamageReportsTest, WhatCanNotBeReadIsDamageIfItsBytesAreWrongOrMissing) {
     ATTNDB_ASSERT_OK(VerifyAll());  // It is whole.
     EXPECT_EQ(store_->Stats("t", true)->num_damaged_segments, 0u);
   }
+}
+
+TEST_F(DamageReportsTest, DamageThatCanNotBeWrittenDownIsToldAsThat) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  const auto segment = static_cast<SegmentId>(FirstOf("a", 1).chain.entries[0].segment->id());
+  ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
+  std::filesystem::rename(dir_.File("store"), dir_.File("moved"));
+  EXPECT_THAT(store_->damage()->QuarantineIfDamaged(segment, Status::Corruption("met")),
+              FailsWith(StatusCode::kIoError, HasSubstr("was moved")));
+  store_.reset();
+  std::filesystem::rename(dir_.File("moved"), dir_.File("store"));
 }
 
 }  // namespace

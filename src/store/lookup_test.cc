@@ -23,8 +23,8 @@ class LookupTest : public StoreTest {
  protected:
   // Removes the files of the context's only segment, and opens the store anew.
   void RemoveFiles(const std::string& name, const DBOptions& options) {
-    const storage::ObjectName segment = {
-        .segment_id = FirstOf(name, 1).chain.entries[0].segment->id()};
+    const storage::ObjectName segment = {.segment_id =
+                                             FirstOf(name, 1).chain.entries[0].segment->id()};
     store_.reset();
     for (const storage::ObjectFile file :
          {storage::ObjectFile::kData, storage::ObjectFile::kManifest}) {
@@ -166,9 +166,9 @@ TEST_F(LookupTest, ModelsThatDifferAreToldByWhatPeopleCallThem) {
   ModelSpec other = spec_;
   other.fingerprint = "another";
   other.source = {.name = "Other", .path = ""};
-  EXPECT_THAT(store_->lookup()->OpenNamed("t", other, "a", 0),
-              test::FailsWith(StatusCode::kOtherModel,
-                              HasSubstr("made by 'Toy', asked by 'Other'")));
+  EXPECT_THAT(
+      store_->lookup()->OpenNamed("t", other, "a", 0),
+      test::FailsWith(StatusCode::kOtherModel, HasSubstr("made by 'Toy', asked by 'Other'")));
 }
 
 // A reader looks again, as the writer may have merged the context meanwhile; and it ends.
@@ -194,6 +194,27 @@ TEST_F(LookupTest, AWriterLooksForAnotherContextInPlaceOfADamagedOne) {
   EXPECT_THAT(store_->lookup()->OpenPrefix("t", spec_, Tokens({1}), {.context = "b"}),
               test::FailsWith(StatusCode::kCorruption, HasSubstr("")));
   EXPECT_TRUE(store_->admin()->Describe("t", "b")->damaged);
+}
+
+TEST_F(LookupTest, ALookupThatMeetsDamageAgainAndAgainGivesUp) {
+  constexpr uint64_t kMaxAttempts = 8;
+  ATTNDB_ASSERT_OK(Store({2}, {.name = "whole"}).status());
+  for (uint64_t i = 0; i <= kMaxAttempts; ++i) {  // Each with a segment of its own.
+    ATTNDB_ASSERT_OK(store_->publisher()->Store(Behind({}, 1)).status());
+  }
+  const std::string whole =
+      ObjectPath({.segment_id = FirstOf("whole", 1).chain.entries[0].segment->id()});
+  store_.reset();
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.File("store/segments"))) {
+    if (entry.path().stem() != std::filesystem::path(whole).stem()) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  Open({.background_builds = false});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prefix none,
+                              store_->lookup()->OpenPrefix("t", spec_, Tokens({1}), {}));
+  EXPECT_EQ(none.context, ContextId::kNone);
+  EXPECT_EQ(store_->Stats("t", true)->num_damaged_segments, kMaxAttempts);
 }
 
 }  // namespace

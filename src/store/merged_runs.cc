@@ -12,9 +12,8 @@ bool Holds(const ChainEntry& entry, const ChainLink& link) {
   return static_cast<SegmentId>(entry.segment->id()) == link.segment && entry.first_token == 0;
 }
 
-// Whether the chain's entries from `begin` on are those of the run.
+// Whether the chain's first entries are those of the run. REQUIRES: it has at least as many.
 bool HoldsRun(std::span<const ChainEntry> chain, std::span<const ChainLink> run) {
-  if (chain.size() < run.size()) return false;
   for (size_t i = 0; i < run.size(); ++i) {
     const bool is_last = i + 1 == run.size();
     const uint64_t num_tokens = chain[i].num_tokens_used;

@@ -1,4 +1,4 @@
-// Goal:   of the files that the catalog does not know, those go that nobody can miss, and all others
+// Goal:   of the files that the catalog does not know, those go that nobody can miss, and others
 //         are put aside; nothing is written where the disk of its own files is absent.
 // Method: files of made-up names beside those of a small store, which is opened again.
 #include "store/orphans.h"
@@ -17,11 +17,11 @@
 namespace attndb::store {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
 using storage::ObjectFile;
 using storage::ObjectName;
 using test::FailsWith;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 class OrphansTest : public StoreTest {
  protected:

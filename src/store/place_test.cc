@@ -35,8 +35,8 @@ TEST(PlaceTest, EachPathMustLeadToWhatItLedTo) {
                 test::FailsWith(StatusCode::kIoError,
                                 AllOf(HasSubstr(path + ": was moved"), HasSubstr("(" + path))));
     std::filesystem::copy(away, path);
-    EXPECT_THAT(place.Check(), test::FailsWith(StatusCode::kIoError,
-                                               HasSubstr(path + ": was moved, replaced")));
+    EXPECT_THAT(place.Check(),
+                test::FailsWith(StatusCode::kIoError, HasSubstr(path + ": was moved, replaced")));
     std::filesystem::remove_all(path);
     std::filesystem::rename(away, path);
     ATTNDB_EXPECT_OK(place.Check());

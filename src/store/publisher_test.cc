@@ -17,9 +17,9 @@
 namespace attndb::store {
 namespace {
 
+using test::FailsWith;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using test::FailsWith;
 
 class PublisherTest : public StoreTest {
  protected:
@@ -86,8 +86,8 @@ TEST_F(PublisherTest, WhatIsStoredAgainAndCalledOrKeptOtherwiseIsAContextOfItsOw
 TEST_F(PublisherTest, TheBeginningOfAContextIsAContextOfItsOwn) {
   ATTNDB_ASSERT_OK(Store({1}).status());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored whole, Store({1, 2}));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(
-      const Stored beginning, publisher()->Store(Behind(FirstOf("#2", kTokens), std::nullopt)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored beginning,
+                              publisher()->Store(Behind(FirstOf("#2", kTokens), std::nullopt)));
   EXPECT_NE(beginning.context, whole.context);
   EXPECT_EQ(store_->admin()->Describe("t", "#3")->num_tokens, kTokens);
 }
@@ -146,9 +146,7 @@ TEST_F(PublisherTest, ThereIsRoomIfThatOfWhatIsSharedIsMadeByWritingItAgain) {
   uint64_t first_token = 0;
   const auto room_behind = [&](uint64_t num_tokens) {
     return publisher()->CheckRoom(
-        {.tenant = "t",
-         .prefix = FirstOf("long", num_tokens),
-         .bytes_from = [&](uint64_t token) {
+        {.tenant = "t", .prefix = FirstOf("long", num_tokens), .bytes_from = [&](uint64_t token) {
            first_token = token;
            return Result<Publisher::RoomRequest::Bytes>({.file_bytes = 1, .kv_bytes = 1});
          }});

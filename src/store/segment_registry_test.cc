@@ -19,8 +19,8 @@
 namespace attndb::store {
 namespace {
 
-using ::testing::HasSubstr;
 using test::FailsWith;
+using ::testing::HasSubstr;
 
 class SegmentRegistryTest : public CatalogTest {
  protected:
