@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -195,6 +196,26 @@ TEST(PlacementTest, OfEqualsTheLowerIdGoesFirst) {
   }
 }
 
+TEST(PlacementTest, WhatIsWorthMoreComesInWhateverItsId) {
+  Scene scene("lru", {0, 200});
+  for (const uint64_t id : {5U, 6U, 1U}) scene.Serve(id, 100);
+  EXPECT_EQ(scene.Of(5), kNone);
+  EXPECT_EQ(scene.Of(1), kDisk);
+  scene.Serve(7, 100);
+  EXPECT_EQ(scene.Of(6), kNone);
+  EXPECT_EQ(scene.Of(1), kDisk);
+}
+
+TEST(PlacementTest, OfEqualsTheLowerIdIsNotLetIn) {
+  Scene scene("lru", {0, 200});
+  for (const uint64_t id : {3U, 1U, 2U, 0U}) {  // 2 takes the place of 1, and 0 that of nobody.
+    scene.placement.Enqueue(scene.Id(id), 0);
+    scene.placement.Take(scene.Id(id), 0, &scene.moves);
+    scene.placement.Save(scene.Id(id), 100, 0, &scene.moves);
+  }
+  for (uint64_t id = 0; id < 4; ++id) EXPECT_EQ(scene.Of(id), id < 2 ? kNone : kDisk) << id;
+}
+
 TEST(PlacementTest, TheWindowIsMeasuredInItemsThatAreStored) {
   Scene scene("attention_store(free=0)", {300, 1000});
   EXPECT_EQ(scene.placement.mean_item_bytes(), 0);
@@ -224,6 +245,61 @@ TEST(PlacementTest, InMemoryOverADiskOnlyTimeCounts) {
     EXPECT_EQ(scene.Of(1), keeps_large ? kMemory : kNone);
     EXPECT_EQ(scene.Of(2) == kMemory, !keeps_large);
   }
+}
+
+// Which of two waiting conversations goes, where memory is all there is: 1, the large one, which is
+// next, or 2, of 100 bytes, which comes after it. Jobs began before, `intervals` apart.
+uint64_t WhoGoes(uint64_t large_bytes, const std::vector<double>& intervals) {
+  Scene scene("attndb(bytes=1,free=0)", {large_bytes + 100, 0});
+  scene.Serve(1, large_bytes);
+  scene.Serve(2, 100);
+  uint64_t job = 11;
+  for (uint64_t i = 0; i <= intervals.size(); ++i) scene.Enqueue(job + i);
+  scene.Enqueue(1);
+  scene.Enqueue(2);
+  scene.Take(job);
+  for (const double interval : intervals) {
+    scene.Save(job, 0);
+    scene.now += interval - 2;
+    scene.Take(++job);
+  }
+  scene.Save(job, 100);
+  EXPECT_NE(scene.Of(1), scene.Of(2));
+  return scene.Of(1) == kNone ? 1 : 2;
+}
+
+// 2 waits for both jobs of the queue, and is worth 1 / (1 + 2 s) / 100; 1 is worth 1 / its bytes.
+TEST(PlacementTest, HowLongAJobTakesIsLearned) {
+  EXPECT_EQ(WhoGoes(200, {2}), 2u);  // At first all at once: s = 2.
+  EXPECT_EQ(WhoGoes(1000, {2}), 1u);
+  EXPECT_EQ(WhoGoes(800, {2, 102}), 2u);  // Then slowly: s = 2 + 0.02 * 100.
+  EXPECT_EQ(WhoGoes(1000, {2, 102}), 1u);
+}
+
+TEST(PlacementTest, TimeInWhichNobodyWaitedIsNoJobs) {
+  Scene scene("attndb(bytes=1,free=0)", {300, 0});
+  scene.Serve(1, 200);
+  scene.Serve(2, 100);
+  scene.now += 1000;
+  for (uint64_t id = 1; id <= 3; ++id) scene.Enqueue(id);
+  scene.Take(3);
+  scene.Save(3, 100);
+  EXPECT_EQ(scene.Of(1), kNone);  // Both are served at once, as far as is known.
+  EXPECT_EQ(scene.Of(2), kMemory);
+}
+
+TEST(PlacementTest, OfTheIdleThoseGoWhoAreIdleForLongest) {
+  Scene scene("attndb(free=0)", {0, 300});
+  for (uint64_t id = 11; id <= 30; ++id) {  // They return after a second.
+    for (int turn = 0; turn < 2; ++turn) scene.Serve(id, 0);
+  }
+  scene.Serve(1, 100);
+  scene.now += 50;
+  scene.Serve(2, 100);
+  scene.Serve(3, 200);
+  EXPECT_EQ(scene.Of(1), kNone);
+  EXPECT_EQ(scene.Of(2), kDisk);
+  EXPECT_EQ(scene.Of(3), kDisk);
 }
 
 TEST(PlacementTest, AQueueThatIsShorterThanTheWindowIsFetchedWhole) {
@@ -261,6 +337,8 @@ TEST(PlacementTest, LruAndFifoFetchNothing) {
     Scene scene(policy, {100, 1000});
     scene.Serve(1, 80);
     scene.Serve(2, 80);
+    scene.Enqueue(2);
+    scene.Take(2);  // Memory is empty now.
     scene.Enqueue(1);
     scene.Prefetch();
     EXPECT_EQ(scene.Take(1).tier, kDisk) << policy;
@@ -360,6 +438,67 @@ TEST(PlacementTest, WhoDoesNotReturnIsCountedUntilTheyDo) {
   EXPECT_GT(chance(), 0.9);
 }
 
+TEST(PlacementTest, AFirstJobIsNoReturn) {
+  Scene scene("attndb", {100, 100});
+  for (uint64_t id = 1; id <= 2; ++id) scene.Serve(id, 10);
+  EXPECT_EQ(scene.placement.forecast().Horizon(), kNever);
+  scene.Enqueue(1);
+  EXPECT_LT(scene.placement.forecast().Horizon(), 10);
+}
+
+TEST(PlacementTest, WhoIsIdleForTheHorizonIsNotGoneYetNorIsWhoWaits) {
+  Scene scene("attndb", {100, 100});
+  const auto serve_at = [&](uint64_t id, double now) {
+    scene.placement.Enqueue(scene.Id(id), now);
+    scene.placement.Take(scene.Id(id), now, &scene.moves);
+    scene.placement.Save(scene.Id(id), 1, now, &scene.moves);
+  };
+  const auto chance = [&] { return scene.placement.forecast().Expect(1, 0).chance; };
+  serve_at(1, -1);
+  scene.placement.Enqueue(scene.Id(1), 0);  // The one return. The job waits from now on.
+  serve_at(2, 0);
+  const double horizon = scene.placement.forecast().Horizon();
+  serve_at(3, horizon);
+  EXPECT_NEAR(chance(), (1 + 1.4) / (1 + 2), 1e-9);
+  serve_at(4, std::nextafter(horizon, kNever));
+  EXPECT_NEAR(chance(), (1 + 1.4) / (1 + 1 + 2), 1e-9);  // 2 is gone.
+}
+
+TEST(PlacementTest, WhoCameBackIsNotGoneAnyMore) {
+  Scene scene("attndb", {1000, 1000});
+  for (int turn = 0; turn < 2; ++turn) {
+    for (uint64_t id = 1; id <= 50; ++id) scene.Serve(id, 1);
+  }
+  for (uint64_t id = 101; id <= 150; ++id) scene.Serve(id, 1);
+  scene.now += 1e6;
+  scene.Serve(999, 1);  // All are gone, 50 of them after two turns.
+  for (uint64_t id = 101; id <= 150; ++id) {
+    scene.Serve(id, 1);
+    scene.Enqueue(id);
+  }
+  EXPECT_NEAR(scene.placement.forecast().Expect(2, 0).chance, (50 + 1.4) / (50 + 50 + 2), 1e-3);
+}
+
+TEST(PlacementTest, AJobThatWaitsOrIsServedDoesNotWaitOnceMore) {
+  Scene scene("lru", {100, 100});
+  scene.Enqueue(1);
+  EXPECT_DEATH(scene.Enqueue(1), "item.queued");
+  scene.Take(1);
+  EXPECT_DEATH(scene.Enqueue(1), "record.in_service");
+}
+
+TEST(PlacementTest, WhoIsForgottenIsInNoTier) {
+  Scene scene("lru", {100, 100});
+  for (uint64_t id = 1; id <= 3; ++id) scene.placement.SetPinned(scene.Id(id), false);
+  EXPECT_EQ(scene.placement.num_items(kNone), 3u);
+  scene.placement.Forget(scene.Id(2), 0, &scene.moves);
+  scene.placement.Forget(scene.Id(99), 0, &scene.moves);  // Nobody.
+  EXPECT_EQ(scene.placement.num_items(kNone), 2u);
+  for (const uint64_t id : {3U, 1U}) scene.Serve(id, 10);
+  EXPECT_EQ(scene.placement.num_items(kNone), 0u);
+  EXPECT_EQ(scene.placement.num_items(kMemory), 2u);
+}
+
 // Shared segments.
 
 TEST(PlacementTest, WhatIsSharedCountsOnceAndMovesWithTheLast) {
@@ -401,6 +540,31 @@ TEST(PlacementTest, WhatIsSharedAndComesToDiskFindsRoomThere) {
   scene.Take(2);  // The prefix is needed on disk now, where there is no room for 150 bytes.
   EXPECT_EQ(scene.Of(1), kNone);
   EXPECT_LE(scene.placement.used_bytes(kDisk), 120u);
+}
+
+// As above: the prefix comes to disk, where 1 is, and takes more room than there is.
+TEST(PlacementTest, WhatIsForgottenOrExpiresLeavesWhatItSharedOnDiskOnlyIfThatHasRoom) {
+  const SegmentId prefix{7};
+  for (const bool forgets : {true, false}) {
+    Scene scene("fifo(ttl=10,free=0)", {200, 120});
+    for (uint64_t id = 1; id <= 2; ++id) {
+      scene.placement.Share(scene.Id(id), prefix, 100);
+      scene.Serve(id, 50);
+    }
+    scene.Serve(1, 50);  // Until 9; the last turn of 2 ended at 6.
+    scene.Serve(3, 50);
+    ASSERT_EQ(scene.Of(1), kDisk);
+    ASSERT_EQ(scene.placement.used_bytes(kDisk), 50u);
+    if (forgets) {
+      scene.placement.Forget(scene.Id(2), 17, &scene.moves);
+    } else {
+      scene.placement.Expire(17, &scene.moves);
+      EXPECT_EQ(scene.Of(2), kNone);
+    }
+    EXPECT_EQ(scene.Of(1), kNone);
+    EXPECT_EQ(scene.placement.used_bytes(kDisk), 0u);
+    EXPECT_EQ(scene.Of(3), kMemory);
+  }
 }
 
 // Random calls.

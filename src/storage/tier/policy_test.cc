@@ -179,5 +179,27 @@ TEST(PolicyTest, AFullConversationIsSavedWithoutWhatItsNextTurnDrops) {
   EXPECT_EQ(SavedTokens(Parsed("attention_store"), 4096, 4096), 4096u);
 }
 
+TEST(PolicyTest, AnIdleConversationIsWorthItsChanceOverTheTimeUntilItIsServed) {
+  ReturnForecast forecast;
+  for (int i = 0; i < 100; ++i) forecast.AddReturn(1, 5.0, false);
+  Outlook outlook = TenSecondsOfQueue();
+  outlook.forecast = &forecast;
+  const Return expected = forecast.Expect(1, 1.0);
+  ASSERT_DOUBLE_EQ(expected.seconds, 4.0);
+  EXPECT_DOUBLE_EQ(Worth(Parsed("attndb"), Idle(99), outlook).value,
+                   expected.chance / (1 + 4 + 10));
+}
+
+TEST(PolicyTest, BytesCountByTheirPower) {
+  Outlook outlook = TenSecondsOfQueue();
+  outlook.sizes_count = true;
+  Item item = Queued(50);
+  item.bytes = 400;
+  const auto worth = [&](const char* policy) { return Worth(Parsed(policy), item, outlook).value; };
+  EXPECT_DOUBLE_EQ(worth("attndb"), 1.0 / 6);  // It waits for 5 s.
+  EXPECT_DOUBLE_EQ(worth("attndb(bytes=0.5)"), 1.0 / 6 / 20);
+  EXPECT_DOUBLE_EQ(worth("attndb(bytes=1)"), 1.0 / 6 / 400);
+}
+
 }  // namespace
 }  // namespace attndb::tier

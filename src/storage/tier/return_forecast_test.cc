@@ -77,5 +77,24 @@ TEST(ReturnForecastTest, AbsurdTimesAreCounted) {
   EXPECT_GE(forecast.Expect(1, -5.0).seconds, 0.0);
 }
 
+// Thoughts of 1 s are in the bucket from 2^(4/4) - 1 to 2^(5/4) - 1 seconds, those of 1000 s in one
+// that ends at 2^(40/4) - 1.
+TEST(ReturnForecastTest, TheHorizonIsTheEdgeBehindWhichNoMoreThanOneInAHundredCame) {
+  ReturnForecast forecast;
+  for (int i = 0; i < 99; ++i) forecast.AddReturn(1, 1.0, false);
+  forecast.AddReturn(1, 1000.0, false);
+  EXPECT_DOUBLE_EQ(forecast.Horizon(), std::exp2(1.25) - 1.0);
+  forecast.AddReturn(1, 1000.0, false);
+  EXPECT_DOUBLE_EQ(forecast.Horizon(), 1023.0);
+}
+
+TEST(ReturnForecastTest, CountsAreHalvedOnceThereAreMoreThan65536) {
+  ReturnForecast forecast;
+  for (int i = 0; i < 65536; ++i) forecast.AddReturn(1, 1.0, false);
+  EXPECT_NEAR(forecast.Expect(1, 0.0).chance, (65536 + 1.4) / (65536 + 2), 1e-9);
+  forecast.AddReturn(1, 1.0, false);
+  EXPECT_NEAR(forecast.Expect(1, 0.0).chance, (32768.5 + 1.4) / (32768.5 + 2), 1e-9);
+}
+
 }  // namespace
 }  // namespace attndb::tier
