@@ -268,7 +268,8 @@ TEST_F(SessionAutoTest, ExplainCountsWhatADrawByCodesReads) {
   Attend(session.get());
   ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
   Attend(session.get());
-  for (const HeadExplain& head : session->ExplainLayer(1)->heads) {
+  const LayerExplain layer = *session->ExplainLayer(1);
+  for (const HeadExplain& head : layer.heads) {
     EXPECT_GT(head.weighed_mean, 0);
     EXPECT_GT(head.drawn_keys_mean, 0);
     EXPECT_GT(head.drawn_values_mean, 0);
