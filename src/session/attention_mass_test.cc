@@ -121,9 +121,8 @@ std::vector<double> MassOf(const LayerSpec& spec, const std::vector<float>& keys
   const std::vector<float> q(seen.size() * kDim, 1.0f);
   const std::vector<uint32_t> tokens(seen.size(), 0);
   AttentionMass mass(num_keys);
-  ATTNDB_EXPECT_OK(
-      mass.Add({&spec, DType::kFloat32, runs, turn_of_run, {}, &source},
-               {reinterpret_cast<const std::byte*>(q.data()), tokens, tokens}, seen));
+  ATTNDB_EXPECT_OK(mass.Add({&spec, DType::kFloat32, runs, turn_of_run, {}, &source},
+                            {reinterpret_cast<const std::byte*>(q.data()), tokens, tokens}, seen));
   return {mass.mass().begin(), mass.mass().end()};
 }
 
