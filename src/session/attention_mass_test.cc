@@ -31,6 +31,16 @@ LayerSpec Spec() {
   return spec;
 }
 
+// All rows of a run of the source. How q is turned for it, turn_of_run alone says.
+attention::HeadRun RunOf(uint32_t number, TokenRange tokens) {
+  return {.tokens = tokens,
+          .origin = tokens.begin,
+          .number = number,
+          .k_elements = kDim,
+          .dtype = DType::kFloat32,
+          .q_shift = kDim};
+}
+
 TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -52,16 +62,8 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
   source.AddRun(std::vector<storage::KvRows>{{bytes(front), bytes(front), 3}});
   source.AddRun(std::vector<storage::KvRows>{{bytes(rest), bytes(rest), 40}});
   // What lies behind the lists is no run, and no query.
-  std::vector<attention::HeadRun> runs(3);
-  runs[0] = {
-      .tokens = {0, 3}, .origin = 0, .number = 0, .k_elements = kDim, .dtype = DType::kFloat32};
-  runs[1] = {
-      .tokens = {3, 43}, .origin = 3, .number = 1, .k_elements = kDim, .dtype = DType::kFloat32};
-  runs[2] = runs[0];
-  runs[2].tokens = {5, 8};
-  runs[2].origin = 5;
-  // How q is turned, turn_of_run alone says.
-  for (attention::HeadRun& run : runs) run.q_shift = kDim;
+  const std::vector<attention::HeadRun> runs = {RunOf(0, {0, 3}), RunOf(1, {3, 43}),
+                                                RunOf(0, {5, 8})};
   const std::vector<double> frequencies = *RopeFrequencies(spec.rope, kDim);
   const std::vector<Turn> turns = {Turn(frequencies, -500)};
   const std::vector<uint32_t> turn_of_run = {1, 0, 0};
@@ -119,9 +121,8 @@ std::vector<double> MassOf(const LayerSpec& spec, const std::vector<float>& keys
   const std::vector<float> q(seen.size() * kDim, 1.0f);
   const std::vector<uint32_t> tokens(seen.size(), 0);
   AttentionMass mass(num_keys);
-  ATTNDB_EXPECT_OK(
-      mass.Add({&spec, DType::kFloat32, runs, turn_of_run, {}, &source},
-               {reinterpret_cast<const std::byte*>(q.data()), tokens, tokens}, seen));
+  ATTNDB_EXPECT_OK(mass.Add({&spec, DType::kFloat32, runs, turn_of_run, {}, &source},
+                            {reinterpret_cast<const std::byte*>(q.data()), tokens, tokens}, seen));
   return {mass.mass().begin(), mass.mass().end()};
 }
 

@@ -216,7 +216,7 @@ TEST_F(QuerySampleTest, WhatIsFrozenAgainIsNoPieceMore) {
 
 // What was frozen has rows of the tokens that were cropped.
 TEST_F(QuerySampleTest, WithoutItsFirstTokensItGoesOnWithTheNext) {
-  constexpr uint64_t kRowBytes = 32 * 2 + 2 * 4;  // Of q, its token and its head.
+  constexpr uint64_t kRowBytes = 32 * 2 + 2 * 4;  // A row of q, its token and its head.
   QuerySample sample(model_.spec(), 3.0, &budget_);
   Offer(&sample, 0, 40);
   (void)sample.Freeze();

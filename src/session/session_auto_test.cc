@@ -268,7 +268,8 @@ TEST_F(SessionAutoTest, ExplainCountsWhatADrawByCodesReads) {
   Attend(session.get());
   ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
   Attend(session.get());
-  for (const HeadExplain& head : session->ExplainLayer(1)->heads) {
+  const LayerExplain layer = *session->ExplainLayer(1);
+  for (const HeadExplain& head : layer.heads) {
     EXPECT_GT(head.weighed_mean, 0);
     EXPECT_GT(head.drawn_keys_mean, 0);
     EXPECT_GT(head.drawn_values_mean, 0);
@@ -329,6 +330,24 @@ TEST_F(SessionAutoTest, AnObjectiveThatCantBeMetIsReported) {
   const auto easy = Resume("auto(tpot=100000)");
   EXPECT_FALSE(easy->Explain().unreachable);
   EXPECT_EQ(easy->Explain().tpot_error, 0.005);
+}
+
+// What is left for layer 0 depends on what layer 1 takes: too much, if it reads everything.
+TEST_F(SessionAutoTest, AnObjectiveIsMetAnewWhenAPlanIsSet) {
+  StoreContext();
+  Open(Machine(/*searches=*/true), {.measure_machine = false});
+  const auto session = Resume("auto(tpot=10); layers 1: full");
+  ASSERT_TRUE(session->Explain().unreachable);
+  Attend(session.get());
+  ASSERT_TRUE(database_->store()->background()->Wait({}).ok());  // Planes are in memory now.
+  Attend(session.get());
+  const uint64_t bytes_before = session->ExplainLayer(0)->bytes_touched;
+  ASSERT_TRUE(session->SetPlan("auto(tpot=10)").ok());
+  Attend(session.get());
+  const auto fresh = Resume("auto(tpot=10)");
+  Attend(fresh.get());
+  EXPECT_EQ(session->ExplainLayer(0)->bytes_touched, fresh->ExplainLayer(0)->bytes_touched);
+  EXPECT_GT(session->ExplainLayer(0)->bytes_touched, bytes_before);
 }
 
 TEST_F(SessionAutoTest, NotesNamePartialReuse) {

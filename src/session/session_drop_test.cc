@@ -436,6 +436,22 @@ TEST_F(SessionDropTest, AnEngineMayBeginAgainAndAResetTakesThatBack) {
   ExpectOracle(&session, more);
 }
 
+// Each element is within float16, and the pair, turned, is not; a later one that is beyond it as it
+// is given lies in another block of the tail.
+TEST_F(SessionDropTest, AKeyThatOverflowsAsItIsTurnedIsToldSo) {
+  Session session = NewSession();
+  ATTNDB_ASSERT_OK(session.Rebase(50));
+  const auto enlarge = [](LayerId, std::vector<float>* k, std::vector<float>*) {
+    (*k)[size_t{10} * 2 * 32] = (*k)[size_t{10} * 2 * 32 + 1] = 60000.0f;
+    (*k)[size_t{256} * 2 * 32 + 5] = 70000.0f;
+  };
+  EXPECT_THAT(AppendLayer(&session, 0, ToyModel::Tokens(300, 1), 0, enlarge),
+              FailsWith(StatusCode::kInvalidArgument,
+                        HasSubstr("k of layer 0, head 0, turned to where it is stored, is beyond "
+                                  "the range of float16")));
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(5, 1)));  // Nothing had changed.
+}
+
 TEST_F(SessionDropTest, AForkCountsPositionsAsItsParentDoes) {
   Session session = Resume(StoreChain("a", std::vector<uint64_t>{900, 100}, 1));
   const std::vector<float> before = Probe(&session);

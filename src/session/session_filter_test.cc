@@ -336,11 +336,10 @@ TEST_F(SessionFilterTest, PartsOfACallForHiddenTokensAreRefused) {
   const std::vector<float> q(size_t{2} * spec.num_q_heads * spec.head_dim, 0.5f);
   std::vector<float> out(size_t{2} * spec.num_q_heads * spec.v_head_dim);
   for (uint32_t part = 0; part < 2; ++part) {
-    EXPECT_THAT(session.AttendPart(
-                    0, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
-                    MutableTensorView::Contiguous(out.data(), DType::kFloat32, 2, spec.num_q_heads,
-                                                  spec.v_head_dim),
-                    nullptr, part, 2),
+    EXPECT_THAT(session.AttendPart(0, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
+                                   MutableTensorView::Contiguous(out.data(), DType::kFloat32, 2,
+                                                                 spec.num_q_heads, spec.v_head_dim),
+                                   nullptr, part, 2),
                 FailsWith(StatusCode::kFailedPrecondition, HasSubstr("only the newest 0 have")));
   }
   (void)ProbeAt(&session, 29);

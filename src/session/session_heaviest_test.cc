@@ -146,8 +146,7 @@ TEST_F(SessionHeaviestTest, AfterAStoreTheSampleIsOfTheTailAlone) {
   ATTNDB_ASSERT_OK(db_->Store(alone, std::span(all_).subspan(500, 30), {.name = "c"}));
   const uint64_t of_a = db_->Describe("a")->query_sample_bytes;
   EXPECT_GT(of_a, 0u);
-  EXPECT_EQ(db_->Describe("b")->query_sample_bytes,
-            of_a + db_->Describe("c")->query_sample_bytes);
+  EXPECT_EQ(db_->Describe("b")->query_sample_bytes, of_a + db_->Describe("c")->query_sample_bytes);
 }
 
 TEST_F(SessionHeaviestTest, KeysThatCannotBeReadAreTold) {

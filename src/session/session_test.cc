@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -23,6 +26,34 @@ using test::ToyModel;
 using ::testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// An array of a caller that ends where memory that nobody may read begins.
+class GuardedRows {
+ public:
+  explicit GuardedRows(const std::vector<float>& rows) {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const size_t num_bytes = rows.size() * sizeof(float);
+    const size_t num_used = (num_bytes + page - 1) / page * page;
+    num_mapped_ = num_used + page;
+    memory_ =
+        ::mmap(nullptr, num_mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory_, MAP_FAILED);
+    std::byte* const end = static_cast<std::byte*>(memory_) + num_used;
+    EXPECT_EQ(::mprotect(end, page, PROT_NONE), 0);
+    rows_ = end - num_bytes;
+    std::memcpy(rows_, rows.data(), num_bytes);
+  }
+  ~GuardedRows() { ::munmap(memory_, num_mapped_); }
+  GuardedRows(const GuardedRows&) = delete;
+  GuardedRows& operator=(const GuardedRows&) = delete;
+
+  const void* data() const { return rows_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t num_mapped_ = 0;
+  std::byte* rows_ = nullptr;
+};
 
 class SessionTest : public ::testing::Test {
  protected:
@@ -269,6 +300,33 @@ TEST_F(SessionTest, EverySecondElementIsTaken) {
   std::vector<float> got;
   ASSERT_THAT(model_.Probe(&session, 7, &got), IsOk());
   EXPECT_EQ(expected, got);
+}
+
+// 300 tokens lie in two blocks of the tail.
+TEST_F(SessionTest, NothingBehindAnArrayIsRead) {
+  for (const int64_t n : {1, 300}) {
+    Session plain = NewSession();
+    ASSERT_THAT(model_.Step(&plain, tokens(n)), IsOk());
+    std::vector<float> expected;
+    ASSERT_THAT(model_.Probe(&plain, 7, &expected), IsOk());
+    Session session = NewSession();
+    for (LayerId layer = 0; layer < 2; ++layer) {
+      TensorView k = K(layer, n);
+      TensorView v = V(layer, n);
+      TensorView q = Q(layer, n);
+      const GuardedRows k_rows(k_);
+      const GuardedRows v_rows(v_);
+      const GuardedRows q_rows(q_);
+      k.data = k_rows.data();
+      v.data = v_rows.data();
+      q.data = q_rows.data();
+      ASSERT_THAT(session.Append(layer, k, v), IsOk());
+      ASSERT_THAT(session.Attend(layer, q, Out(layer, n)), IsOk());
+    }
+    std::vector<float> got;
+    ASSERT_THAT(model_.Probe(&session, 7, &got), IsOk());
+    EXPECT_EQ(expected, got);
+  }
 }
 
 TEST_F(SessionTest, AFiniteValueThatOverflowsIsRefusedWithItsPlace) {
