@@ -48,8 +48,9 @@ Status SessionImpl::Load() {
     if (!derived::HasObjects(spec_.layers[layer])) continue;
     for (const std::string& use : UsesOf(PlanOf(layer))) {
       const derived::Kind& kind = parts_.kinds->ForUse(use);
-      for (const ChainEntry& entry : entries()) {
-        (void)parts_.objects->Find(*entry.segment, kind, layer, spec_.layers[layer]);
+      for (uint64_t run = 0; run < entries().size(); ++run) {
+        const bool is_on_disk = parts_.objects->IsOnDisk(entries()[run].segment->id(), kind);
+        if (is_on_disk) (void)GetObjects(run, kind, layer);
       }
     }
   }
