@@ -10,9 +10,10 @@ Folders: src/store, src/storage, src/session and src/derived, unless others are 
 Method:  a checkout of the commit at hand in a folder of its own (.deps/mutants), built once with
          all faults in it, each behind a switch (scripts/mutant_sites.py); those that do not compile
          are drawn again. Every unit test, and those in tests/integration and tests/property, run
-         once with none switched on, and tell which faults they reach. Then each fault alone is switched on (ATTNDB_FAULT=7), for the tests that reach
-         it: those of its own folder first, then those of the folders that use it, the shortest
-         first, until one fails. Noticed: a test fails, crashes or takes six times as long.
+         once with none switched on, and tell which faults they reach. Then each fault alone is
+         switched on (ATTNDB_FAULT=7), for the tests that reach it: those of its own folder first,
+         then those of the folders that use it, the shortest first, until one fails. Noticed: a test
+         fails, crashes or takes six times as long.
 Result:  a line for each fault, those that were not noticed again at the end, and the share. What
          changes nothing that anybody could see stands in scripts/mutants_equivalent.txt, with the
          reason, and is not counted. --json adds each line to FILE as it is found, and draws none
@@ -44,7 +45,7 @@ SCRATCH = WORK / "build/faults"  # The header, what the tests reach, their tempo
 EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.txt"
 FOLDERS = ("src/store", "src/storage", "src/session", "src/derived")
 # Tests that a fault in a folder can make fail, its own first.
-WHOLE = ("integration_test", "property_test")  # Of what the folders do together.
+WHOLE = ("integration_test", "property_test")  # What the folders do together.
 TESTS = {"src/storage/tier": ("tier_test",),
          "src/storage": ("storage_test", "derived_test", "store_test", "api_test", "session_test",
                          *WHOLE),
