@@ -171,7 +171,9 @@ TEST_F(PosixFileSystemTest, FilesAreTheirOwnersAlone) {
 TEST_F(PosixFileSystemTest, ALockHasOneHolderAndEndsWithIt) {
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto lock, fs_->Lock(path_));
-    EXPECT_THAT(fs_->Lock(path_), FailsWith(StatusCode::kBusy, HasSubstr(path_)));
+    EXPECT_THAT(fs_->Lock(path_),
+                FailsWith(StatusCode::kBusy,
+                          HasSubstr(path_ + ": is locked by another open store of this process")));
   }
   ATTNDB_EXPECT_OK(fs_->Lock(path_));
 }

@@ -231,7 +231,7 @@ TEST_F(SegmentHostileTest, SampledQueriesBehindTheLastTokenAreRefused) {
   ASSERT_FALSE(wanted.empty());
   const size_t last = static_cast<size_t>(found - data.begin()) + wanted.size() - sizeof(uint32_t);
   MemoryBudget budget(kBudget);
-  for (const uint32_t token : {49u, 50u}) {  // Of 50.
+  for (const uint32_t token : {49u, 50u}) {  // There are 50.
     std::memcpy(data.data() + last, &token, sizeof(token));
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Segment::Open(&fs_, kDir, Seal(data), &budget));
     const Result<LayerQueries> queries = segment->ReadQueries(0);
