@@ -23,9 +23,6 @@ enum class Method : uint8_t {
 };
 inline constexpr size_t kNumMethods = 3;
 
-// How the keys of one run are reached.
-enum class Access : uint8_t { kExact, kPlanes, kIndex };
-
 // Why a head runs as it does.
 enum class Reason : uint8_t {
   kAsAsked,       // The plan says it, or leaves no choice.
@@ -80,11 +77,7 @@ struct LayerExecution {
   bool all_full = true;       // Every head runs `full`.
   std::string_view full_reason;      // Why all heads do, unless it was asked for. Static text.
   std::vector<HeadExecution> heads;  // By kv head.
-  std::vector<Access> access;        // [kv head][run of the chain]
 
-  Access AccessOf(uint32_t kv_head, size_t run) const {
-    return access[kv_head * (access.size() / heads.size()) + run];
-  }
   // Why the head runs as it does, in words; empty if the plan asked for it. Static text.
   std::string_view ReasonOf(uint32_t kv_head) const;
   // `plan` with this head's own index.

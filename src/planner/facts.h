@@ -16,14 +16,9 @@ inline constexpr uint64_t kShortContextTokens = 1024;
 
 // One run of a chain: the tokens of a segment, or of the tail.
 struct RunFacts {
-  static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
-
   uint64_t num_tokens = 0;       // Visible tokens of the run.
   bool may_have_planes = false;  // It is long enough for key planes.
   bool has_planes = false;       // Its key planes are ready.
-  uint32_t indexes = 0;          // Bit i: index i of the registry is ready for it.
-
-  bool HasIndex(uint32_t index_id) const { return (indexes >> index_id & 1u) != 0; }
 };
 
 struct ChainFacts {

@@ -60,12 +60,6 @@ double Middle(const LayerQuestion& question) {
   return static_cast<double>(question.chain.num_tokens) - FixedTokens(question);
 }
 
-uint32_t IdOf(const LayerQuestion& question, const IndexType& index) {
-  const auto& all = question.registry->indexes();
-  return static_cast<uint32_t>(
-      std::ranges::find(all, &index, [](const auto& item) { return item.get(); }) - all.begin());
-}
-
 // Tokens whose runs satisfy `has`.
 template <typename F>
 uint64_t CountTokens(const LayerQuestion& question, const F& has) {
@@ -298,30 +292,6 @@ HeadExecution PlanSettled(const LayerQuestion& question, bool has_rule,
   return head;
 }
 
-Access AccessOf(const LayerPlan& plan, const HeadExecution& head, const RunFacts& run,
-                uint32_t index_id, bool has_codes) {
-  if (head.method == Method::kFull || !plan.Chooses()) return Access::kExact;
-  if (head.method == Method::kIndex && run.HasIndex(index_id)) return Access::kIndex;
-  const bool by_codes = head.method == Method::kIndex && has_codes;
-  const bool by_planes = plan.ReadsPlanes() && run.has_planes && !by_codes;
-  return by_planes ? Access::kPlanes : Access::kExact;
-}
-
-void ListAccess(const LayerQuestion& question, LayerExecution* execution) {
-  execution->access.clear();
-  const LayerPlan& plan = execution->plan;
-  const uint32_t id = plan.UsesIndex() ? IdOf(question, *plan.index) : 0;
-  // A draw by codes of some runs scores the keys of the others exactly.
-  const bool has_codes = plan.DrawsByCodes() && CountTokens(question, [id](const RunFacts& run) {
-                                                  return run.HasIndex(id);
-                                                }) > 0;
-  for (const HeadExecution& head : execution->heads) {
-    for (const RunFacts& run : question.chain.runs) {
-      execution->access.push_back(AccessOf(plan, head, run, id, has_codes));
-    }
-  }
-}
-
 // Where a rule or every head's own choice says so, the layer is full for one reason.
 void Summarize(std::string_view rule, LayerExecution* execution) {
   const std::vector<HeadExecution>& heads = execution->heads;
@@ -356,7 +326,6 @@ void PlanHeads(const LayerQuestion& question, const LearnedState& learned,
     }
   }
   Summarize(rule, execution);
-  ListAccess(question, execution);
 }
 
 }  // namespace

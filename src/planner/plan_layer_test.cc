@@ -37,7 +37,6 @@ class PlanLayerTest : public ::testing::Test {
   LayerQuestion Ask(std::string_view text, uint64_t num_tokens) {
     plan_ = Plan::Parse(text, registry_)->ForLayer(0);
     runs_ = {{.num_tokens = num_tokens, .may_have_planes = true, .has_planes = true}};
-    runs_[0].indexes = ~0u;
     LayerQuestion question;
     question.layer = 1;
     question.spec = &spec_.layers[1];
@@ -197,7 +196,7 @@ TEST_F(PlanLayerTest, RuleSetsSayWhichRuleTookWhat) {
             "tail=exact)");
   EXPECT_EQ(Answer(question).ReasonOf(0), "Fig. 8: long context: DIPRS by a graph");
   EXPECT_EQ(Answer(question).full_reason, "");
-  EXPECT_EQ(Answer(question).AccessOf(0, 0), Access::kIndex);
+  EXPECT_EQ(Answer(question).heads[0].method, Method::kIndex);
   const std::vector<uint8_t> non_finite = {0, 1, 0};
   question.chain.non_finite = non_finite;
   EXPECT_EQ(Answer(question).ReasonOf(1), "NaN or Inf: full");
@@ -259,12 +258,12 @@ TEST_F(PlanLayerTest, SettledLayersArePricedToo) {
   EXPECT_EQ(First(Ask("topk(k=3)", 1000)).predicted().bytes, 100 * 256);
 }
 
-TEST_F(PlanLayerTest, AnExecutionSaysHowEachRunIsReached) {
+TEST_F(PlanLayerTest, AnExecutionSaysHowEachHeadRuns) {
   KnowAll();
   Learn(0, [](HeadStatistics* head) { head->time_of(Method::kIndex) = MeanRatio(0.5, 8); });
   Learn(1, [](HeadStatistics* head) { head->time_of(Method::kIndex) = MeanRatio(64, 8); });
   LayerQuestion question = Ask("auto(error=0.01)", 200000);
-  runs_ = {{.num_tokens = 100000, .may_have_planes = true, .has_planes = true, .indexes = ~0u},
+  runs_ = {{.num_tokens = 100000, .may_have_planes = true, .has_planes = true},
            {.num_tokens = 99000, .may_have_planes = true, .has_planes = true},
            {.num_tokens = 1000}};
   question.chain.runs = runs_;
@@ -273,11 +272,8 @@ TEST_F(PlanLayerTest, AnExecutionSaysHowEachRunIsReached) {
   const LayerExecution execution = Answer(question);
   EXPECT_EQ(execution.heads[2].method, Method::kFull);
   EXPECT_EQ(execution.heads[2].reason, Reason::kNonFinite);
-  using enum Access;
-  const std::vector<Access> expected = {kIndex,  kPlanes, kExact,  // By the index, where it is.
-                                        kPlanes, kPlanes, kExact,  // By a scan.
-                                        kExact,  kExact,  kExact};
-  EXPECT_EQ(execution.access, expected);
+  EXPECT_EQ(execution.heads[0].method, Method::kIndex);
+  EXPECT_EQ(execution.heads[1].method, Method::kScan);
   EXPECT_THAT(execution.PlanOf(0).ToString(), HasSubstr("index=clustered"));
   EXPECT_THAT(execution.PlanOf(1).ToString(), HasSubstr("index=flat"));
   EXPECT_EQ(execution.plan.index->name, "clustered");
@@ -297,9 +293,9 @@ TEST_F(PlanLayerTest, HeadsDrawByCodesByPlanesOrNotAtAll) {
   EXPECT_GT(counts_[2][static_cast<size_t>(Method::kFull)], 180);
   const LayerExecution execution = Answer(question);
   EXPECT_TRUE(execution.plan.DrawsByCodes());
-  EXPECT_EQ(execution.AccessOf(0, 0), Access::kPlanes);
-  EXPECT_EQ(execution.AccessOf(1, 0), Access::kIndex);
-  EXPECT_EQ(execution.AccessOf(2, 0), Access::kExact);
+  EXPECT_EQ(execution.heads[0].method, Method::kScan);
+  EXPECT_EQ(execution.heads[1].method, Method::kIndex);
+  EXPECT_EQ(execution.heads[2].method, Method::kFull);
   EXPECT_EQ(execution.PlanOf(0).index->name, "flat");
   EXPECT_EQ(execution.PlanOf(1).index->name, "pq");
   learned_ = LearnedState(spec_, /*learns=*/false);
@@ -395,7 +391,6 @@ TEST_F(PlanLayerTest, EqualQuestionsHaveEqualAnswers) {
   const LayerQuestion question = Ask("auto(error=0.01)", 131072);
   const LayerExecution one = Answer(question);
   const LayerExecution two = Answer(question);
-  EXPECT_EQ(one.access, two.access);
   for (uint32_t i = 0; i < kHeads; ++i) {
     EXPECT_EQ(one.heads[i].method, two.heads[i].method);
     EXPECT_EQ(one.heads[i].ns, two.heads[i].ns);

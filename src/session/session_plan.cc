@@ -1,7 +1,6 @@
 // SessionImpl: what a call runs, planned from facts alone, and what is derived from the chain's
 // segments and the call reads.
 #include <algorithm>
-#include <array>
 
 #include "planner/settle.h"
 #include "session/session_impl.h"
@@ -26,15 +25,6 @@ void ListByRun(const attention::LayerCall& call,
   }
 }
 
-// The kind of companions by which the index finds keys in a layer of such a plan, or null. Where
-// settings make kinds, it is that of the plan's own.
-const derived::Kind* KindOf(const planner::IndexType& index, const planner::LayerPlan& plan,
-                            const derived::Kinds& kinds) {
-  if (index.finds_by.empty()) return nullptr;
-  if (index.settings.empty()) return &kinds.ForUse(index.finds_by);
-  return plan.UsesIndex() && plan.index == &index ? &kinds.ForUse(plan.FindsBy()) : nullptr;
-}
-
 }  // namespace
 
 void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
@@ -48,29 +38,13 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const derived::KindSet> rea
   planner::ChainFacts& chain = facts->chain;
   chain = ChainOf(layer);
   facts->runs.clear();
-  const planner::LayerPlan plan = PlanOf(layer, chain);
-  const derived::Kinds& kinds = *parts_.kinds;
-  const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
-  const auto& indexes = parts_.plans->indexes();
-  std::array<const derived::Kind*, planner::RunFacts::kMaxIndexes> finders{};
-  ATTNDB_CHECK(indexes.size() <= finders.size());
-  for (size_t id = 0; id < indexes.size(); ++id) {
-    finders[id] = KindOf(*indexes[id], plan, kinds);
-  }
+  const derived::Kind& planes = parts_.kinds->ForUse(derived::kKeyPlanes);
   TokenRange tokens;  // Tokens of the run.
   for (uint64_t i = 0; i < ready.size(); ++i) {
-    const storage::KvRun& of = DerivedRun(i);
-    const auto is_ready = [&](const derived::Kind& kind) {
-      return ready[i].test(kinds.NumberOf(kind));
-    };
-    planner::RunFacts& run = facts->runs.emplace_back();
     tokens = {tokens.end, tokens.end + TokensUsed(i)};
-    run.num_tokens = NumSeen(tokens);
-    run.may_have_planes = planes.MayHave(of.num_tokens());
-    run.has_planes = is_ready(planes);
-    for (size_t id = 0; id < indexes.size(); ++id) {
-      if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
-    }
+    facts->runs.push_back({.num_tokens = NumSeen(tokens),
+                           .may_have_planes = planes.MayHave(DerivedRun(i).num_tokens()),
+                           .has_planes = ready[i].test(parts_.kinds->NumberOf(planes))});
   }
   facts->runs.push_back({.num_tokens = NumSeen({tokens.end, LayerTokens(layer)})});
   facts->non_finite.clear();
