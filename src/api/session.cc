@@ -113,7 +113,10 @@ Status Session::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(handle_->CheckProcess());
   return handle_->InUse()->AwaitDerived(layer);
 }
-bool Session::awaits_derived(LayerId layer) const { return handle_->InUse()->AwaitsDerived(layer); }
+bool Session::awaits_derived(LayerId layer) const {
+  const auto session = handle_->InUse();
+  return layer < session->spec().num_layers() && session->ProgressOf(layer).awaits_derived;
+}
 attndb::Explain Session::Explain() const {
   return handle_->CheckProcess().ok() ? handle_->InUse()->Explain() : attndb::Explain();
 }

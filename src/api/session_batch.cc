@@ -191,7 +191,7 @@ Status SessionBatch::Attend(LayerId layer, const TensorView& q, const MutableTen
                             float* lse) {
   if (size() == 0) return impl_->CheckRows(layer, "q", q.rows());
   const internal::SessionHandle::Use first(impl_->members.front().of.session->handle_.get());
-  ThreadPool* const pool = first->pool();
+  ThreadPool* const pool = first->parts().pool;
   const uint32_t num_parts = pool->num_threads();
   std::vector<Status> statuses(num_parts);
   pool->ParallelFor(num_parts, [&](uint32_t part) {

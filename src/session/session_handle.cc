@@ -25,7 +25,7 @@ void SessionList::MoveIdle() {
 }
 
 SessionHandle::SessionHandle(std::unique_ptr<SessionImpl> session)
-    : session_(std::move(session)), list_(session_->list()) {
+    : session_(std::move(session)), list_(session_->parts().sessions) {
   list_->Add(this);
 }
 

@@ -20,7 +20,7 @@ class SessionHandleTest : public ::testing::Test {
     database_ =
         *Database::Open(dir_.File("store"), {.measure_machine = false}, storage::PosixFileSystem());
     handle_.emplace(*database_->OpenSession("t", model_.spec(), Tokens{1}, 0, {}));
-    list_ = handle_->InUse()->list();
+    list_ = handle_->InUse()->parts().sessions;
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) Append(layer, 0);
   }
   ~SessionHandleTest() override { handle_.reset(); }

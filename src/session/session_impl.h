@@ -85,6 +85,8 @@ struct StoreUnderWay {
 struct LayerProgress {
   uint64_t num_tokens = 0;    // Those of a step that is under way among them.
   bool is_in_memory = false;  // All stored K and V are, and what its plan reads of their objects.
+  // Its plan waits for objects, and there are tokens for which it has not waited.
+  bool awaits_derived = false;
 };
 
 // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
@@ -116,7 +118,6 @@ class SessionImpl {
   Status SetPlan(std::string_view text);
   Status Load();
   Status AwaitDerived(LayerId layer);
-  bool AwaitsDerived(LayerId layer) const;
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 
@@ -126,7 +127,8 @@ class SessionImpl {
   uint64_t num_tokens() const { return chain_.num_tokens() + tail_.num_tokens(); }
   // What a layer has. REQUIRES: it exists.
   LayerProgress ProgressOf(LayerId layer) const;
-  ThreadPool* pool() const { return parts_.pool; }
+  // What it has in common with the sessions of its store.
+  const SessionParts& parts() const { return parts_; }
   int64_t next_position() const { return chain_.PositionAfter(num_tokens()) - position_shift_; }
   const Truncation& truncation() const { return truncation_; }
   uint64_t memory_bytes() const { return tail_.memory_bytes() + chain_.resident_bytes(); }
@@ -152,8 +154,6 @@ class SessionImpl {
   // Moves to what was stored or merged behind the session, if something was, and no step and no
   // call is under way.
   void TakeChains();
-  // The list of sessions that this one belongs to.
-  SessionList* list() const { return parts_.sessions; }
 
  private:
   // Costs of one layer's calls since the session began.
@@ -243,6 +243,7 @@ class SessionImpl {
   // The run's objects of the kind if they are ready; else null, and they are asked for.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
+  bool AwaitsDerived(LayerId layer) const;
   // Whether no object that its plan reads would be read from a file.
   bool DerivedIsInMemory(LayerId layer) const;
   void FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const;

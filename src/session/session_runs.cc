@@ -26,7 +26,7 @@ std::vector<std::string> UsesOf(const planner::LayerPlan& plan) {
 LayerProgress SessionImpl::ProgressOf(LayerId layer) const {
   const bool is_in_memory = std::ranges::all_of(
       entries(), [layer](const ChainEntry& entry) { return entry.segment->IsInMemory(layer); });
-  return {LayerTokens(layer), is_in_memory && DerivedIsInMemory(layer)};
+  return {LayerTokens(layer), is_in_memory && DerivedIsInMemory(layer), AwaitsDerived(layer)};
 }
 
 bool SessionImpl::DerivedIsInMemory(LayerId layer) const {
@@ -184,7 +184,6 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
 }
 
 bool SessionImpl::AwaitsDerived(LayerId layer) const {
-  if (layer >= spec_.num_layers()) return false;
   const planner::LayerPlan plan = PlanOf(layer);
   // The plan does not apply to a layer with a sliding window.
   if (!plan.awaits || !plan.ReadsDerived() || !derived::HasObjects(spec_.layers[layer])) {
