@@ -1,6 +1,7 @@
 #include "attention/batch/call_queue.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 namespace attndb::attention {
@@ -22,9 +23,10 @@ void CallQueue::Reset(std::span<const QueuedCall> calls, uint32_t num_threads) {
   std::ranges::stable_sort(sorted, [](const QueuedCall& a, const QueuedCall& b) {
     return std::tuple(b.is_ready, WorkOf(b)) < std::tuple(a.is_ready, WorkOf(a));
   });
-  const auto first_to_wait = std::ranges::find(sorted, false, &QueuedCall::is_ready);
+  const auto num_ready =
+      static_cast<size_t>(std::ranges::count(sorted, true, &QueuedCall::is_ready));
   parts_.clear();
-  for (const QueuedCall& call : std::ranges::subrange(sorted.begin(), first_to_wait)) {
+  for (const QueuedCall& call : std::span(sorted).first(num_ready)) {
     const uint32_t num_parts = PartsOf(call, num_threads);
     for (uint32_t part = 0; part < num_parts; ++part) {
       parts_.push_back({call.number, part, num_parts});
@@ -32,7 +34,7 @@ void CallQueue::Reset(std::span<const QueuedCall> calls, uint32_t num_threads) {
   }
   // The other parts of a call that waits would wait for its first one.
   for (uint32_t part = 0; part < num_threads; ++part) {
-    for (const QueuedCall& call : std::ranges::subrange(first_to_wait, sorted.end())) {
+    for (const QueuedCall& call : std::span(sorted).subspan(num_ready)) {
       const uint32_t num_parts = PartsOf(call, num_threads);
       if (part < num_parts) parts_.push_back({call.number, part, num_parts});
     }
