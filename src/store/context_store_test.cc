@@ -50,12 +50,13 @@ TEST_F(ContextStoreTest, TheFoldersOfANewStoreAreDurableBeforeItsCatalogIsMade) 
                                                        {"CreateDir", dir_.File("store/segments")},
                                                        {"SyncDir", dir_.File("store")},
                                                        {"SyncDir", dir_.path()}};
-  for (const auto& [failing, of_path] : calls) {
+  for (const auto& failing : calls) {
     const Status status = MakeAnew([&](std::string_view call, const std::string& path) {
-      return call == failing && path == of_path ? Status::IoError("test") : Status::Ok();
+      return call == failing.first && path == failing.second ? Status::IoError("test")
+                                                             : Status::Ok();
     });
     EXPECT_THAT(status, test::FailsWith(StatusCode::kIoError, HasSubstr("test")))
-        << failing << ' ' << of_path;
+        << failing.first << ' ' << failing.second;
   }
 }
 

@@ -133,11 +133,12 @@ TEST_F(OrphansTest, WhatCanNotBeRemovedOrPutAsideIsTold) {
       {"CreateDir", dir_.File("store/aside")},
       {"SyncDir", dir_.File("store/aside")},
   };
-  for (const auto& [failing, of_path] : calls) {
+  for (const auto& failing : calls) {
     files_.before = [&](std::string_view call, const std::string& path) {
-      return call == failing && path == of_path ? Status::IoError("test") : Status::Ok();
+      return call == failing.first && path == failing.second ? Status::IoError("test")
+                                                             : Status::Ok();
     };
-    EXPECT_THAT(OpenStatus(), FailsWith(StatusCode::kIoError, HasSubstr("test"))) << failing;
+    EXPECT_THAT(OpenStatus(), FailsWith(StatusCode::kIoError, HasSubstr("test"))) << failing.first;
     Make(InSegments(unknown));
     Make(InSegments(half));
     std::filesystem::remove_all(dir_.File("store/aside"));
