@@ -38,7 +38,7 @@ constexpr std::string_view kBody =
     R"("presence_penalty":-0.5,"seed":-5,"stream":true,"stream_options":{"include_usage":true},)"
     R"("plan":"full","context":"c","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
     R"("logprobs":false,"logit_bias":{},"suffix":"","echo":false,)"
-    R"("response_format":{"type":"text"}})";
+    R"("response_format":{"type":"text"},"content":"T","add_special":true,"parse_special":true})";
 
 // Likewise, of all routes of /attndb/v1.
 constexpr std::string_view kStoreBody =
@@ -166,6 +166,7 @@ void Check(const server::ExplainRequest& request) {
 }
 void Check(const server::TextRequest& request) { CheckRequest(request); }
 void Check(const server::ExplainTextRequest&) {}  // Any texts.
+void Check(const server::TokenizeRequest&) {}     // Likewise.
 
 // Whether it was taken: then it is what its header promises, else the error is.
 template <typename T>
@@ -198,11 +199,13 @@ std::vector<std::string> EventsOf(std::string_view text, size_t num_most) {
 
 }  // namespace
 
-bool FuzzServerRequest(std::span<const uint8_t> bytes) {
+int FuzzServerRequest(std::span<const uint8_t> bytes) {
   const std::optional<Json> json = JsonIn(TextOf(kBody, bytes));
-  if (!json) return false;
-  const bool is_chat = IsTaken(server::ParseChat(*json));
-  return IsTaken(server::ParseCompletion(*json)) || is_chat;
+  if (!json) return 0;
+  const bool taken[] = {IsTaken(server::ParseChat(*json)), IsTaken(server::ParseCompletion(*json)),
+                        IsTaken(server::ParseTokenize(*json))};
+  static_assert(std::size(taken) == kNumTextRequests);
+  return static_cast<int>(std::ranges::count(taken, true));
 }
 
 int FuzzStoreRequest(std::span<const uint8_t> bytes) {

@@ -15,8 +15,9 @@
 
 namespace attndb::fuzz {
 
-// ParseJson, then ParseChat and ParseCompletion. Whether one of them took it.
-bool FuzzServerRequest(std::span<const uint8_t> input);
+// ParseJson, then ParseChat, ParseCompletion and ParseTokenize. How many of them took it.
+int FuzzServerRequest(std::span<const uint8_t> input);
+inline constexpr int kNumTextRequests = 3;  // What FuzzServerRequest says of a whole body.
 // ParseJson, then what each route of /attndb/v1 that has a body makes of it. How many took it.
 int FuzzStoreRequest(std::span<const uint8_t> input);
 inline constexpr int kNumStoreRequests = 8;  // What FuzzStoreRequest says of a whole body.

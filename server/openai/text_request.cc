@@ -236,4 +236,14 @@ Result<TextRequest> ParseCompletion(const Json& body) {
   return request;
 }
 
+Result<TokenizeRequest> ParseTokenize(const Json& body) {
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  TokenizeRequest request;
+  if (FindMember(body, "content") == nullptr) return Wrong("content", "a text", Json());
+  ATTNDB_RETURN_IF_ERROR(ReadText(body, "content", &request.content));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &request.add_special));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &request.parse_special));
+  return request;
+}
+
 }  // namespace attndb::server

@@ -1,4 +1,5 @@
-// A request for text, as POST /v1/chat/completions and /v1/completions take it.
+// A request for text, as POST /v1/chat/completions and /v1/completions take it, and one for the
+// tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
 // tools, n > 1, logprobs, formats other than text, parts of messages that are no text.
@@ -46,6 +47,14 @@ struct TextRequest {
 
 Result<TextRequest> ParseChat(const Json& body);
 Result<TextRequest> ParseCompletion(const Json& body);
+
+// POST /tokenize, as llama.cpp's server has it.
+struct TokenizeRequest {
+  std::string content;
+  bool add_special = false;    // What the model sets before and behind a text.
+  bool parse_special = false;  // Names of control tokens are these tokens.
+};
+Result<TokenizeRequest> ParseTokenize(const Json& body);
 
 }  // namespace attndb::server
 

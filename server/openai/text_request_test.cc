@@ -394,11 +394,33 @@ TEST(TextRequestTest, ACompletionHasAPrompt) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")));
 }
 
+TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
+  const auto parse = [](const std::string& body) -> Result<TokenizeRequest> {
+    ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+    return ParseTokenize(json);
+  };
+  EXPECT_EQ(parse(R"({"content":"a"})")->content, "a");
+  EXPECT_FALSE(parse(R"({"content":"a"})")->add_special);
+  EXPECT_FALSE(parse(R"({"content":"a"})")->parse_special);
+  EXPECT_TRUE(parse(R"({"content":"","add_special":true})")->add_special);
+  EXPECT_TRUE(parse(R"({"content":"","parse_special":true})")->parse_special);
+  const auto refused = [&](const std::string& body, const std::string& field) {
+    EXPECT_THAT(parse(body), FailsWith(StatusCode::kInvalidArgument, HasSubstr(field))) << body;
+  };
+  for (const char* const body : {"{}", R"({"content":null})", R"({"content":5})"}) {
+    refused(body, "'content'");
+  }
+  refused(R"({"content":"a","add_special":5})", "'add_special'");
+  refused(R"({"content":"a","parse_special":"x"})", "'parse_special'");
+}
+
 TEST(TextRequestTest, ABodyIsAnObject) {
   for (const Json& body : {Json(), Json(1), Json("x"), Json::array(), Json(true)}) {
     EXPECT_THAT(ParseChat(body),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
     EXPECT_THAT(ParseCompletion(body),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
+    EXPECT_THAT(ParseTokenize(body),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/openai/error.h"
+#include "server/openai/text_request.h"
 
 namespace attndb::server {
 namespace {
@@ -141,16 +142,8 @@ void AnswerTokenize(Service* service, Call call) {
   service->run_later(call, [service, call] {
     const auto tokenize = [&]() -> Result<std::vector<TokenId>> {
       ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-      const Json* const content = FindMember(body, "content");
-      if (content == nullptr || !content->is_string()) {
-        return Status::InvalidArgument("'content' is missing, expected a text");
-      }
-      bool add_special = false;
-      bool parse_special = false;
-      ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &add_special));
-      ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &parse_special));
-      return service->engine->Tokenize(content->get_ref<const std::string&>(), add_special,
-                                       parse_special);
+      ATTNDB_ASSIGN_OR_RETURN(const TokenizeRequest request, ParseTokenize(body));
+      return service->engine->Tokenize(request.content, request.add_special, request.parse_special);
     };
     const Result<std::vector<TokenId>> tokens = tokenize();
     if (!tokens.ok()) return AnswerCall(service, call, ErrorResponse(tokens.status()));

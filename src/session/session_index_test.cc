@@ -65,6 +65,23 @@ class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<
     return found;
   }
 
+  std::vector<float> SomeQuery() const {
+    const LayerSpec& shape = model_.spec().layers[1];
+    std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
+    for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
+    return q;
+  }
+
+  std::vector<float> AttendInLayer1(Session* session, const std::vector<float>& q) const {
+    const LayerSpec& shape = model_.spec().layers[1];
+    std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
+    ATTNDB_EXPECT_OK(
+        session->Attend(1, test::ViewOf(q, shape.num_q_heads, shape.head_dim),
+                        MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
+                                                      shape.num_q_heads, shape.v_head_dim)));
+    return out;
+  }
+
   // Keys that an index looked at.
   static double Visited(const Session& session) {
     double sum = 0;
@@ -95,6 +112,20 @@ TEST_P(SessionIndexTest, ClustersEstimateWhatIsLeftOut) {
     EXPECT_GT(session.Explain(1)->heads[0].mass_left, 0);
     EXPECT_LT(session.Explain(1)->heads[0].mass_left, 1);
   }
+}
+
+// A layer's clusters, not those of the layer before it, stand for what was left out.
+TEST_P(SessionIndexTest, ALayerIsEstimatedByItsOwnClusters) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100}, 1);
+  const std::string plan = "topk(k=200," + Index() + ",remainder=clusters)";
+  MakeReady(stored, plan);
+  Session alone = Resume(stored);
+  ATTNDB_ASSERT_OK(alone.SetPlan(plan));
+  const std::vector<float> expected = AttendInLayer1(&alone, SomeQuery());
+  EXPECT_GT(alone.Explain(1)->heads[0].mass_left, 0);
+  Session session = Resume(stored);
+  (void)ProbeWith(&session, plan);
+  EXPECT_EQ(AttendInLayer1(&session, SomeQuery()), expected);
 }
 
 TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
@@ -319,26 +350,16 @@ TEST_P(SessionIndexTest, QueriesThatAreNotFiniteHarmNoOthers) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored);
   BuildIndex(&session);
-  const LayerSpec& shape = model_.spec().layers[1];
-  const auto attend = [&](const std::vector<float>& q) {
-    std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
-    ATTNDB_EXPECT_OK(
-        session.Attend(1, test::ViewOf(q, shape.num_q_heads, shape.head_dim),
-                       MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
-                                                     shape.num_q_heads, shape.v_head_dim)));
-    return out;
-  };
   for (const char* plan : {"topk(k=60,", "dipr(beta=3,"}) {
     if (!Answers(plan)) continue;
     ATTNDB_ASSERT_OK(session.SetPlan(plan + GetParam() + ")"));
-    std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
-    for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
-    std::vector<float> expected = attend(q);
+    std::vector<float> q = SomeQuery();
+    std::vector<float> expected = AttendInLayer1(&session, q);
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       q[0] = bad;
-      std::vector<float> found = attend(q);
-      for (size_t i = 0; i < shape.v_head_dim; ++i) found[i] = expected[i];
+      std::vector<float> found = AttendInLayer1(&session, q);
+      for (size_t i = 0; i < model_.spec().layers[1].v_head_dim; ++i) found[i] = expected[i];
       EXPECT_LT(Difference(found, expected), 0.02) << plan << bad;
     }
   }

@@ -133,6 +133,7 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   planner::PlanLayer(question, learned_, Machine(), &execution_);
 }
 
+// What the last call had, EndCall has let go of.
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
   if (execution_.priced && execution_.plan.ReadsPlanes()) AskForPlanes(layer);
   CollectForScores(layer, call);
@@ -172,7 +173,6 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
 }
 
 void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
-  planes_.clear();
   estimates_.clear();
   if (!call.plan.ReadsPlanes() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kKeyPlanes);
@@ -189,11 +189,8 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
 }
 
 void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call) {
-  layer_values_.clear();
   values_.clear();
-  layer_means_.clear();
   means_.clear();
-  layer_sums_.clear();
   sums_.clear();
   if (!attention::ReasonForFull(call).empty()) return;
   if (call.plan.value_bits != 0) {
@@ -213,7 +210,6 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
 // Rankings come from segments alone: what a prompt's last queries weighed is known once it is
 // stored.
 void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& call) {
-  layer_rankings_.clear();
   rankings_.clear();
   if (!call.plan.HasStatic() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kStaticPrefill);
@@ -224,7 +220,6 @@ void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& cal
 }
 
 void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {
-  layer_indexes_.clear();
   indexes_.clear();
   lacks_index_ = false;
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
