@@ -112,6 +112,7 @@ void DerivedObjects::EndDroppedBuilds() {
   for (const SegmentId id : parts_.uses->Unreferenced()) {  // Cancelled when dropped.
     parts_.background->Await(static_cast<derived::SegmentId>(id));
   }
+  parts_.uses->AwaitRemovals();
 }
 
 // --- What they need of the store ---

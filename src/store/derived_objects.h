@@ -81,8 +81,8 @@ class DerivedObjects final : public derived::Store {
   bool DropAll(TenantId tenant);
   // Drops all objects of all tenants, as the disk is full, and cancels the builds.
   void GiveUp();
-  // Waits until the background has let go of segments that lost their last context: they count as
-  // used as long as it reads them.
+  // Waits until the background has let go of segments that lost their last context, and they are
+  // gone: they count as used as long as it reads them.
   void EndDroppedBuilds();
 
   // --- As derived/store.h. ---

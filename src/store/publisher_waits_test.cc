@@ -1,12 +1,15 @@
 // Goal:   who finds no room waits for what is about to give some: for who reads a segment that was
-//         dropped, and for a merge under way.
+//         dropped, for its removal, and for a merge under way.
 // Method: a quota that is full; a job of the background, or a Compact in another thread, that goes
 //         on for a while when the call has begun.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
+#include <thread>
 #include <utility>
 
+#include "store/hooked_files_test_util.h"
 #include "store/store_test_util.h"
 #include "testing/event.h"
 #include "testing/matchers.h"
@@ -17,7 +20,7 @@ namespace {
 class PublisherWaitsTest : public StoreTest {
  protected:
   PublisherWaitsTest() {
-    Open({.background_builds = false});
+    Open({.background_builds = false}, &files_);
     MakeTail(kSmall, 1);
   }
   ~PublisherWaitsTest() override {
@@ -92,11 +95,29 @@ class PublisherWaitsTest : public StoreTest {
   }
 
   static constexpr uint64_t kSmall = 9;  // A tail of one token.
-  test::Event begun_, go_;
+  test::Event begun_, go_, removing_;
+  HookedFiles files_{storage::PosixFileSystem()};
 };
 
 TEST_F(PublisherWaitsTest, AStoreWaitsForWhoReadsWhatWasDropped) {
   DropUnderAReader();
+  ATTNDB_EXPECT_OK(StoreSmall());
+}
+
+TEST_F(PublisherWaitsTest, AStoreWaitsForWhatIsBeingRemoved) {
+  files_.before = [this, is_stored = false](std::string_view call,
+                                            const std::string& path) mutable {
+    // A segment is marked before a context has it, and once none has it any more.
+    if (call != "CreateNew" || !path.ends_with(".loose")) return Status::Ok();
+    if (!std::exchange(is_stored, true)) return Status::Ok();
+    if (!removing_.IsSet()) {
+      removing_.Set();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return Status::Ok();
+  };
+  DropUnderAReader();
+  removing_.Await();  // Its reader has let go, and it has not gone yet.
   ATTNDB_EXPECT_OK(StoreSmall());
 }
 

@@ -193,6 +193,15 @@ void Uses::RemoveUnreferenced(std::span<const SegmentId> segments) {
   }
   MutexLock lock(&mutex_);
   for (const SegmentId id : removable) removing_.erase(id);
+  removed_.NotifyAll();
+}
+
+void Uses::AwaitRemovals() {
+  MutexLock lock(&mutex_);
+  const std::set<SegmentId> now = removing_;
+  for (const SegmentId id : now) {
+    while (removing_.contains(id)) removed_.Wait(&mutex_);
+  }
 }
 
 }  // namespace attndb::store

@@ -70,6 +70,8 @@ class Uses {
   void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(mutex_);
   // Removes the files of segments that lost their last context and, since, their last reader.
   void Sweep() ATTNDB_EXCLUDES(mutex_);
+  // Waits until the segments that are being removed now are gone: until then they count.
+  void AwaitRemovals() ATTNDB_EXCLUDES(mutex_);
 
  private:
   class Opening;
@@ -93,6 +95,7 @@ class Uses {
   // Segments that are being opened, and by how many; and those that are being removed. Never both.
   std::map<SegmentId, uint32_t> opening_ ATTNDB_GUARDED_BY(mutex_);
   std::set<SegmentId> removing_ ATTNDB_GUARDED_BY(mutex_);
+  CondVar removed_;  // removing_ has lost some.
   // Number of uses of each context.
   std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(mutex_);
   // Segments without a context that still have readers.
