@@ -291,13 +291,17 @@ Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
   }
 }
 
-void Conversations::WaitForStores() {
+std::vector<PendingStore> Conversations::PendingStores() const {
   std::vector<PendingStore> stores;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [key, store] : stores_) stores.push_back(store);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [key, store] : stores_) {
+    if (!store.done()) stores.push_back(store);
   }
-  for (const PendingStore& store : stores) (void)store.Wait();
+  return stores;
+}
+
+void Conversations::WaitForStores() {
+  for (const PendingStore& store : PendingStores()) (void)store.Wait();
 }
 
 size_t Conversations::num_live() const {
@@ -305,10 +309,6 @@ size_t Conversations::num_live() const {
   return live_.size();
 }
 
-size_t Conversations::num_pending() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return static_cast<size_t>(
-      std::ranges::count_if(stores_, [](const auto& entry) { return !entry.second.done(); }));
-}
+size_t Conversations::num_pending() const { return PendingStores().size(); }
 
 }  // namespace attndb::server

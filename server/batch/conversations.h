@@ -99,6 +99,8 @@ class Conversations {
   // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
   // Errors: as DB::CheckRoom, which waits for no merge.
   Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens);
+  // What was kept and is not durable yet.
+  std::vector<PendingStore> PendingStores() const;
   // Waits until what was kept is durable, or can't be.
   void WaitForStores();
 

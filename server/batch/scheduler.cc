@@ -1,6 +1,7 @@
 #include "server/batch/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMinBudget = 8;      // Tokens of prompts in a pass, however slow they are.
 constexpr double kUnmeasuredShare = 8;  // Budget before anything was measured, of the whole.
+constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 
 }  // namespace
 
@@ -70,7 +72,11 @@ void Scheduler::Loop() {
   while (TakeTurns()) {
     RemoveCancelled();
     const std::vector<Part> parts = MakeParts();
-    if (!parts.empty()) Run(parts);
+    if (!parts.empty()) {
+      Run(parts);
+    } else if (!active_.empty()) {
+      AwaitStores();
+    }
     num_active_ = active_.size();
   }
   const Status stopped = Status::Cancelled("the server stops");
@@ -109,7 +115,27 @@ void Scheduler::RemoveCancelled() {
   std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
 }
 
+bool Scheduler::Pause(Turn* turn) {
+  turn->awaited_ = conversations_->PendingStores();
+  return !turn->awaited_.empty();
+}
+
+// Those that wait for a store that has ended try again.
+void Scheduler::ResumeTurns() {
+  for (const std::shared_ptr<Turn>& turn : active_) {
+    const auto is_done = [](const PendingStore& store) { return store.done(); };
+    if (std::ranges::any_of(turn->awaited_, is_done)) turn->awaited_.clear();
+  }
+}
+
+// All turns wait for stores: for a while, or until there is something else to do.
+void Scheduler::AwaitStores() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, kStorePoll, [this] { return stopping_ || woken_; });
+}
+
 std::vector<Scheduler::Part> Scheduler::MakeParts() {
+  ResumeTurns();
   std::vector<Part> parts;
   AddReplyParts(&parts);
   AddPromptParts(&parts);
@@ -119,7 +145,7 @@ std::vector<Scheduler::Part> Scheduler::MakeParts() {
 void Scheduler::AddReplyParts(std::vector<Part>* parts) {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Fail removes it.
-    if (!turn->decodes()) continue;
+    if (!turn->decodes() || !turn->awaited_.empty()) continue;
     const Result<uint64_t> room =
         llama::MakeRoom(turn->request_.generate.prefill.window, 1, &turn->session_);
     if (!room.ok()) {
@@ -133,10 +159,12 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
   uint64_t budget = PromptBudget(parts->size());
   auto num_left = static_cast<uint64_t>(std::ranges::count_if(
-      active_, [](const std::shared_ptr<Turn>& turn) { return !turn->decodes(); }));
+      active_, [](const std::shared_ptr<Turn>& turn) {
+        return !turn->decodes() && turn->awaited_.empty();
+      }));
   for (auto next = active_.begin(); next != active_.end() && budget > 0;) {
     Turn* const turn = (next++)->get();
-    if (turn->decodes()) continue;
+    if (turn->decodes() || !turn->awaited_.empty()) continue;
     const uint64_t share = std::max<uint64_t>(budget / num_left--, 1);
     const Result<uint64_t> room = MakeRoomForPrompt(turn);
     if (!room.ok()) {
@@ -187,20 +215,18 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   if (!failed.empty()) RunAlone(failed);
 }
 
-// Runs parts of a pass that failed one by one: what fails alone ends.
+// Runs parts of a pass that failed one by one: what fails alone ends, or waits for memory.
 void Scheduler::RunAlone(std::span<const Part> parts) {
   counts_.num_failed_passes.fetch_add(1);
   for (const Part& part : parts) {
     Status status = RunPass({&part, 1}, nullptr);
-    // Memory is short: sessions that nobody uses go, then what is being stored may.
-    for (const auto release : {&Conversations::DropLive, &Conversations::WaitForStores}) {
-      if (status.code() != StatusCode::kResourceExhausted) break;
-      (conversations_->*release)();
+    if (status.code() == StatusCode::kResourceExhausted) {
+      conversations_->DropLive();
       status = RunPass({&part, 1}, nullptr);
     }
     if (status.ok()) {
       Advance(part, engine_->Logits(0));
-    } else {
+    } else if (status.code() != StatusCode::kResourceExhausted || !Pause(part.turn)) {
       Fail(part.turn, status);
     }
   }

@@ -6,7 +6,8 @@
 //          in Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310).
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
-//          first, and what is being stored is waited for.
+//          first; a turn that still lacks some is left out of passes until something that is being
+//          stored is durable, and ends where there is no such thing.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
@@ -80,6 +81,10 @@ class Scheduler {
   bool TakeTurns();
   void RemoveCancelled();
   std::vector<Part> MakeParts();
+  void ResumeTurns();
+  // Has the turn wait for what is being stored. False: there is nothing.
+  bool Pause(Turn* turn);
+  void AwaitStores();
   void AddReplyParts(std::vector<Part>* parts);
   void AddPromptParts(std::vector<Part>* parts);
   static Result<uint64_t> MakeRoomForPrompt(Turn* turn);

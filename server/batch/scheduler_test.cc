@@ -44,12 +44,40 @@ class SchedulerTest : public BatchTest {
     const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
     ASSERT_TRUE(blocking->AwaitStart());
   }
+  // Keeps a conversation whose store lacks room, and waits for a Compact that does not go on until
+  // `compact_goes_on_` is set.
+  void StoreBehindACompact() {
+    const std::vector<TokenId> tokens = Request("", 60, 5, Greedy(1)).prompt;
+    for (const int64_t num_tokens : {20, 40, 60}) {
+      const std::vector<TokenId> first(tokens.begin(), tokens.begin() + num_tokens);
+      ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db_->CreateSession(engine_->spec(), first));
+      ATTNDB_ASSERT_OK(engine_->Prefill(start.session, start.rest));
+      ATTNDB_ASSERT_OK(
+          db_->Store(start.session, first, {.name = std::to_string(num_tokens), .pin = true}));
+    }
+    for (const char* const name : {"20", "40"}) ATTNDB_ASSERT_OK(db_->Drop(name));
+    Event begun;
+    compact_ = std::thread([this, &begun] {
+      ATTNDB_EXPECT_OK(db_->Compact({.progress = [&](uint64_t, uint64_t) {
+        begun.Set();
+        compact_goes_on_.Await();
+        return true;
+      }}));
+    });
+    begun.Await();
+    ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));
+    conversations_->Keep("", "full", SessionOf("", {1, 2, 3}), {1, 2, 3});
+  }
+
   void TearDown() override {
     gate_.Set();
+    compact_goes_on_.Set();
+    if (compact_.joinable()) compact_.join();
     BatchTest::TearDown();
   }
 
-  Event gate_;
+  Event gate_, compact_goes_on_;
+  std::thread compact_;
 };
 
 TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
@@ -463,6 +491,29 @@ TEST_F(SchedulerTest, ATurnThatFailsHarmsNoOther) {
   EXPECT_EQ(Stored("good"), Held(good, good_alone));
   EXPECT_EQ(Stored("drawn"), Held(drawn, drawn_alone));
   EXPECT_GT(scheduler_->counts().num_failed_passes, 0u);
+}
+
+// A disk that is slow holds up who lacks memory, and nobody else.
+TEST_F(SchedulerTest, WhoLacksMemoryWaitsForStoresWhileOthersGoOn) {
+  Open();
+  StoreBehindACompact();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const DB small,
+      DB::Open(directory_.File("small"),
+               {.query_sample = 0,
+                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
+  StartScheduler();
+  const auto poor = std::make_shared<RecordingListener>();
+  ATTNDB_ASSERT_OK(
+      scheduler_->Add(MakeTurn(Request("poor", 400, 3, Greedy(1)), NewSession(small), poor)));
+  while (scheduler_->counts().num_failed_passes == 0) std::this_thread::yield();
+  const auto good = Add(Request("good", 50, 1, Greedy(20)));
+  ASSERT_TRUE(good->AwaitEnd());
+  ATTNDB_EXPECT_OK(good->error());
+  EXPECT_EQ(poor->num_calls(), 0);
+  compact_goes_on_.Set();
+  ASSERT_TRUE(poor->AwaitEnd());
+  EXPECT_THAT(poor->error(), FailsWith(StatusCode::kResourceExhausted, _)) << "it never fits";
 }
 
 TEST_F(SchedulerTest, OptionsThatCantBeAreTheTurnsOwnError) {

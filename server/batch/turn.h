@@ -123,6 +123,8 @@ class Turn {
   double first_token_seconds_ = 0;  // When it came.
   double last_token_seconds_ = 0;   // When the last one so far came.
   double attention_share_ = 0;      // PacedSession::share.
+  // Not empty: it lacks memory, and waits until one of them gives some.
+  std::vector<PendingStore> awaited_;
 };
 
 }  // namespace attndb::server
