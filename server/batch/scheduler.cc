@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "attndb/units.h"
 #include "engines/llama/reply.h"
 #include "server/batch/moving_mean.h"
 #include "server/batch/turn_id.h"
@@ -45,9 +44,8 @@ Status Scheduler::Add(std::shared_ptr<Turn> turn) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return Status::Cancelled("the server stops");
     if (waiting_.size() >= options_.max_waiting) {
-      return Status::ResourceExhausted(Counted(waiting_.size(), "request") +
-                                       (waiting_.size() == 1 ? " waits" : " wait") +
-                                       " already; try again later");
+      // Not how many: that is of other tenants.
+      return Status::ResourceExhausted("too many requests wait already; try again later");
     }
     waiting_.push_back(std::move(turn));
   }

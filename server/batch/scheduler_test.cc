@@ -396,7 +396,7 @@ TEST_F(SchedulerTest, MoreThanSoManyWaitingAreRefused) {
   const auto third = std::make_shared<RecordingListener>();
   const TurnRequest request = Request("third", 3, 3, Greedy(2));
   EXPECT_THAT(scheduler_->Add(MakeTurn(request, NewSession(*db_), third)),
-              FailsWith(StatusCode::kResourceExhausted, HasSubstr("2 requests wait already")));
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("too many requests wait")));
   gate_.Set();
   ASSERT_TRUE(first->AwaitEnd());
   ASSERT_TRUE(second->AwaitEnd());

@@ -68,9 +68,9 @@ Status MemoryGate::Enter(uint64_t bytes, Go go) {
     }
     if (!state_->waiting.empty() || !state_->Fits(bytes)) {
       if (state_->waiting.size() >= state_->max_waiting) {
-        return Status::ResourceExhausted(Counted(state_->waiting.size(), "request") +
-                                         (state_->waiting.size() == 1 ? " waits" : " wait") +
-                                         " for memory already; try again later");
+        // Not how many: that is of other tenants.
+        return Status::ResourceExhausted(
+            "too many requests wait for memory already; try again later");
       }
       state_->waiting.push_back({bytes, std::move(go)});
       return Status::Ok();

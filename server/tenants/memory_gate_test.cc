@@ -91,7 +91,7 @@ TEST_F(MemoryGateTest, OnlySoManyWait) {
   ATTNDB_EXPECT_OK(Enter(&gate, "a", 100));
   ATTNDB_EXPECT_OK(Enter(&gate, "b", 1));
   EXPECT_THAT(Enter(&gate, "c", 1),
-              FailsWith(StatusCode::kResourceExhausted, HasSubstr("1 request waits")));
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("too many requests wait")));
 }
 
 TEST_F(MemoryGateTest, WithoutALimitAllComeIn) {
