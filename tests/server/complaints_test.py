@@ -40,7 +40,8 @@ def long_text(num_lines=30):
 
 class TestPersistence:
     def test_17107_a_prompt_outlives_the_server(self, folder):
-        """Also open-webui#19046, ollama#17247, #16835, mlx-lm#1405: with no call to save it."""
+        """Also open-webui#19046, ollama#17247, #16835, PR #17953, mlx-lm#1405: with no call to
+        save it; that what is damaged on disk is not served, test_27068 sees."""
         talk = [user(story(1) + "Who is the keeper?")]
         with Server(folder / "store") as server:
             first = server.ask(talk)
@@ -226,6 +227,8 @@ class TestMemory:
                 all_at_once([lambda i=i: server.ask(f"Message {i}. Name a colour.", max_tokens=1)
                              for i in range(start, start + 4)])
             assert server.metric("attndb_live_sessions") <= 32
+            kept = server.metric('attndb_memory_bytes{kind="kv"}')
+            assert kept <= server.metric("attndb_memory_limit_bytes")
             again = server.ask("Message 0. Name a colour.", max_tokens=1)
             assert again.cached == first.usage["prompt_tokens"] - 1
 
@@ -239,6 +242,16 @@ class TestMemory:
                 assert reply.text
                 assert reply.usage["completion_tokens"] == 20 or reply.finish == "stop"
             assert server.metric("attndb_failed_passes") == 0
+
+    def test_23652_what_does_not_fit_together_is_answered_one_after_another(self):
+        """Eight requests whose keys and values take twice the memory that there is and more."""
+        with new_server("--memory", "16MiB") as server:
+            replies = all_at_once([
+                lambda i=i: server.ask(f"Message {i}. Tell me of the sea.", max_tokens=200,
+                                       ignore_eos=True) for i in range(8)])
+            assert [reply.usage["completion_tokens"] for reply in replies] == [200] * 8
+            kept = server.metric('attndb_memory_bytes{kind="kv"}')
+            assert kept <= server.metric("attndb_memory_limit_bytes")
 
     def test_23652_what_does_not_fit_is_refused_alone(self):
         with new_server("--window", 128) as server:
