@@ -29,16 +29,19 @@ using server::Json;
 
 constexpr size_t kMaxErrorBytes = 1024;
 
-// All fields that are known, each with a value that is taken.
+// All fields that are known, each with a value that is taken. An objective goes with no plan: here
+// that is empty, and kStoreBody has one.
 constexpr std::string_view kBody =
     R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
     R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":["P"],)"
-    R"("max_tokens":16,"max_completion_tokens":17,"stop":["a","b"],"temperature":0.5,"top_p":0.9,)"
-    R"("min_p":0.1,"top_k":40,"repeat_penalty":1.1,"frequency_penalty":0.5,)"
-    R"("presence_penalty":-0.5,"seed":-5,"stream":true,"stream_options":{"include_usage":true},)"
-    R"("plan":"full","context":"c","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("logprobs":false,"logit_bias":{},"suffix":"","echo":false,)"
-    R"("response_format":{"type":"text"},"content":"T","add_special":true,"parse_special":true})";
+    R"("model":"m","max_tokens":16,"max_completion_tokens":17,"stop":["a","b"],)"
+    R"("temperature":0.5,"top_p":0.9,"min_p":0.1,"top_k":40,"repeat_penalty":1.1,)"
+    R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
+    R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
+    R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
+    R"("functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{},)"
+    R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
+    R"("content":"T","add_special":true,"parse_special":true})";
 
 // Likewise, of all routes of /attndb/v1.
 constexpr std::string_view kStoreBody =
@@ -109,6 +112,8 @@ void CheckRequest(const server::TextRequest& request) {
   ATTNDB_CHECK(IsWithin(sampler.presence_penalty, -2, 2));
   ATTNDB_CHECK(sampler.top_k >= 0);
   ATTNDB_CHECK(request.max_tokens <= INT32_MAX);
+  ATTNDB_CHECK(request.tpot_ms >= 0 && request.tpot_ms <= 1e6);
+  ATTNDB_CHECK(request.tpot_ms == 0 || request.plan.empty());
   ATTNDB_CHECK(request.stop.size() <= server::kMaxStops);
   for (const std::string& stop : request.stop) ATTNDB_CHECK(stop.size() <= server::kMaxStopBytes);
   ATTNDB_CHECK(request.messages.size() <= server::kMaxMessages);

@@ -16,15 +16,6 @@ double GapOf(std::span<const float> logits, TokenId a, TokenId b) {
          static_cast<double>(logits[static_cast<size_t>(b)]);
 }
 
-// The likeliest token but for `best`. REQUIRES: at least two logits.
-TokenId RunnerUp(std::span<const float> logits, TokenId best) {
-  TokenId second = best == 0 ? 1 : 0;
-  for (TokenId token = 0; static_cast<size_t>(token) < logits.size(); ++token) {
-    if (token != best && GapOf(logits, token, second) > 0) second = token;
-  }
-  return second;
-}
-
 // Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
 // and runs beside it.
 Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId> prompt,

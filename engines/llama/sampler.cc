@@ -52,6 +52,14 @@ TokenId ArgMax(std::span<const float> logits) {
   return 0;  // Only if all are NaN.
 }
 
+TokenId RunnerUp(std::span<const float> logits, TokenId best) {
+  size_t second = best == 0 ? 1 : 0;
+  for (size_t i = second + 1; i < logits.size(); ++i) {
+    if (static_cast<TokenId>(i) != best && logits[i] > logits[second]) second = i;
+  }
+  return static_cast<TokenId>(second);
+}
+
 Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t vocab_size) {
   ATTNDB_RETURN_IF_ERROR(CheckSampler(options));
   TokenSampler sampler;

@@ -19,6 +19,8 @@ namespace attndb::llama {
 // The index of the largest value, the first of equals, as llama.cpp's greedy sampler.
 // REQUIRES: !logits.empty().
 TokenId ArgMax(std::span<const float> logits);
+// Likewise, of all but that of `best`. REQUIRES: logits.size() >= 2.
+TokenId RunnerUp(std::span<const float> logits, TokenId best);
 
 class TokenSampler {
  public:

@@ -29,6 +29,13 @@ TEST(SamplerTest, GreedyTakesTheFirstOfTheLargest) {
   EXPECT_EQ(ArgMax(std::vector<float>{-3.0f}), 0);
 }
 
+TEST(SamplerTest, TheRunnerUpIsTheFirstOfTheLargestOthers) {
+  EXPECT_EQ(RunnerUp(kLogits, 1), 4);
+  EXPECT_EQ(RunnerUp(kLogits, 4), 1);
+  EXPECT_EQ(RunnerUp(std::vector<float>{2.0f, 1.0f, 1.0f}, 0), 1);
+  EXPECT_EQ(RunnerUp(std::vector<float>{1.0f, 2.0f}, 1), 0);
+}
+
 TEST(SamplerTest, DrawsAreFixedByTheSeedAndReachBeyondTheLargest) {
   const SamplerOptions options = {
       .temperature = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f, .seed = 5};

@@ -80,8 +80,11 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "seed",
                                   "stream",
                                   "stream_options",
+                                  "ignore_eos",
                                   "plan",
+                                  "tpot_ms",
                                   "context",
+                                  "store_as",
                                   "overflow",
                                   "n",
                                   "best_of",
@@ -158,7 +161,7 @@ TEST(TextRequestTest, ValuesOfOtherTypesAreRefused) {
     for (const char* const value : {R"("1")", "true", "[1]", "{}"}) ExpectRefused(field, value);
   }
   for (const char* const value : {"1", R"("true")", "[]"}) ExpectRefused("stream", value);
-  for (const char* const field : {"plan", "context", "overflow"}) {
+  for (const char* const field : {"plan", "context", "store_as", "overflow"}) {
     for (const char* const value : {"1", "true", "[]", "{}"}) ExpectRefused(field, value);
   }
   for (const char* const value : {"1", "true", "{}", "[1]", R"(["a",null])"}) {

@@ -201,6 +201,24 @@ class ServePageTest(unittest.TestCase):
         self.assertTrue(lines[3].endswith("| **MISSED** |"), lines[3])
         self.assertIn("Not measured yet: alone", lines[-1])
 
+    def test_no_figure_stands_for_one_that_is_not_there(self):
+        part = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}, "figures": {
+            f"{who}/{what}": 1000.0 if what == "answered" else 50.0
+            for who in ("attndb", "llama-server")
+            for what in ("alone", "beside", "grows", "answered", "whole")}}
+        self.assertEqual(serve.report({"connections": part}).count("| met |"), 2)
+        del part["figures"]["attndb/whole"]
+        text = serve.report({"connections": part})
+        self.assertNotIn("idle connections", text)
+        self.assertIn("connections (without attndb/whole)", text)
+
+    def test_the_peers_flags_are_told_in_a_line(self):
+        part = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}, "figures": {
+            "-fa on/together": 11.0, "-fa on/prompt": 40000.0,
+            "-fa off/together": 9.0, "-fa off/prompt": 50000.0}}
+        self.assertIn("`-fa off` 9.0 tokens/s, 50.0 s; `-fa on` 11.0 tokens/s, 40.0 s.",
+                      serve.report({"flags": part}))
+
 
 class TruncationPageTest(unittest.TestCase):
     def test_the_page_is_that_of_the_results(self):

@@ -1,16 +1,20 @@
 // What plain llama.cpp says of the replies that a server gave: judge_turns STORE, with a turn's id
 // in each line of stdin. Prints a line of JSON for each:
 //
-//   {"id", "tokens", "text", "replies", "num_judged", "num_differing", "largest_gap", "own_spread"}
+//   {"id", "tokens", "text", "replies", "num_judged", "differences": [{"index", "gap",
+//    "batch_spread"}], "largest_gap", "batch_spread", "own_spread"}
 //
 // Method: the tokens of the turn's context are run once, whole, by plain llama.cpp. A token of a
 //         reply differs if the model prefers another one after the same tokens; its gap is how far
-//         it lies below, in logits. The engine's own spread is the largest difference from that run
-//         that the same logits show in runs that round otherwise: with one token a pass, with
-//         eight, and without flash attention, as `ask --check` has it.
+//         it lies below, in logits. A spread is how far apart the gap between the two tokens that
+//         decide lies in runs that round otherwise, here or at most over all tokens that were
+//         judged: batch_spread with one token a pass, with eight and with all; own_spread with
+//         flash attention and without, as `ask --check` has it. Null where no token differs.
 //         The last token of a reply is not judged: it may be one of words that were cut.
 // Prints "text": the whole context, control tokens too. "replies": the texts of all its replies.
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -23,6 +27,7 @@
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/plain_context.h"
+#include "engines/llama/sampler.h"
 
 namespace attndb {
 namespace {
@@ -52,22 +57,62 @@ Result<std::vector<Range>> RepliesIn(const llama::LlamaEngine& engine, const Tok
   }
 }
 
-// Logits after each token, in passes of so many tokens.
+// How plain llama.cpp runs tokens. One way rounds otherwise than another.
+struct Way {
+  size_t tokens_a_pass = 0;
+  bool flash_attention = true;
+};
+constexpr size_t kAll = SIZE_MAX;
+constexpr Way kJudge = {.tokens_a_pass = kAll};
+constexpr std::array kOtherBatches = {Way{.tokens_a_pass = 1}, Way{.tokens_a_pass = 8}};
+constexpr std::array kOtherKernels = {Way{.tokens_a_pass = kAll, .flash_attention = false}};
+
+// Logits after each token.
 Result<llama::LogitRows> RunPlain(const llama::LlamaEngine& engine, std::span<const TokenId> tokens,
-                                  size_t tokens_a_pass, bool flash_attention = true) {
+                                  const Way& way) {
   llama::PlainOptions options;
-  options.flash_attention = flash_attention;
+  options.flash_attention = way.flash_attention;
   options.num_tokens = static_cast<uint32_t>((tokens.size() + 255) / 256 * 256);
   options.kv_dtype = engine.spec().kv_dtype;
   ATTNDB_ASSIGN_OR_RETURN(const auto plain, engine.OpenPlain(options));
   llama::LogitRows rows;
-  for (size_t begin = 0; begin < tokens.size(); begin += tokens_a_pass) {
-    const auto pass = tokens.subspan(begin, std::min(tokens_a_pass, tokens.size() - begin));
+  for (auto left = tokens; !left.empty();) {
+    const auto pass = left.first(std::min(way.tokens_a_pass, left.size()));
+    left = left.subspan(pass.size());
     ATTNDB_RETURN_IF_ERROR(plain->Run(pass, [&rows](uint64_t, std::span<const float> logits) {
       rows.emplace_back(logits.begin(), logits.end());
     }));
   }
   return rows;
+}
+
+// A token of a reply, and the two that decide there: the model's choice, and the reply's, or the
+// next likeliest where that is the model's, too, as `ask --check` has it.
+struct Choice {
+  size_t index = 0;  // Of the token.
+  TokenId best = 0;
+  TokenId rival = 0;
+  bool differs = false;
+  double gap = 0;  // In the run that judges.
+};
+
+double GapOf(const std::vector<float>& logits, TokenId best, TokenId rival) {
+  return double{logits[static_cast<size_t>(best)]} - double{logits[static_cast<size_t>(rival)]};
+}
+
+std::vector<Choice> ChoicesOf(const Tokens& tokens, const std::vector<Range>& replies,
+                              const llama::LogitRows& rows) {
+  std::vector<Choice> choices;
+  for (const Range& reply : replies) {
+    for (size_t i = reply.begin; i + 1 < reply.end; ++i) {
+      const std::vector<float>& logits = rows[i - 1];
+      const TokenId best = llama::ArgMax(logits);
+      const bool differs = best != tokens[i];
+      const TokenId rival = differs ? tokens[i] : llama::RunnerUp(logits, best);
+      choices.push_back({i, best, rival, differs, GapOf(logits, best, rival)});
+    }
+  }
+  return choices;
 }
 
 class Judge {
@@ -94,42 +139,46 @@ class Judge {
   }
 
   Status Compare(const Tokens& tokens, const std::vector<Range>& replies, Json* json) const {
-    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, tokens.size()));
-    uint64_t num_judged = 0;
-    uint64_t num_differing = 0;
+    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, kJudge));
+    const std::vector<Choice> choices = ChoicesOf(tokens, replies, rows);
+    (*json)["num_judged"] = choices.size();
+    (*json)["differences"] = Json::array();
+    (*json)["largest_gap"] = 0.0;
+    (*json)["batch_spread"] = nullptr;  // Both where they matter: they take four times as long.
+    (*json)["own_spread"] = nullptr;
+    if (std::ranges::none_of(choices, &Choice::differs)) return Status::Ok();
+    ATTNDB_ASSIGN_OR_RETURN(const auto batches, Spreads(tokens, choices, kOtherBatches));
+    ATTNDB_ASSIGN_OR_RETURN(const auto kernels, Spreads(tokens, choices, kOtherKernels));
     double largest = 0;
-    for (const Range& reply : replies) {
-      for (size_t i = reply.begin; i + 1 < reply.end; ++i, ++num_judged) {
-        const std::vector<float>& logits = rows[i - 1];
-        const double gap = double{*std::ranges::max_element(logits)} -
-                           double{logits[static_cast<size_t>(tokens[i])]};
-        if (gap > 0) ++num_differing;
-        largest = std::max(largest, gap);
-      }
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!choices[i].differs) continue;
+      largest = std::max(largest, choices[i].gap);
+      (*json)["differences"].push_back(
+          {{"index", choices[i].index}, {"gap", choices[i].gap}, {"batch_spread", batches[i]}});
     }
-    (*json)["num_judged"] = num_judged;
-    (*json)["num_differing"] = num_differing;
     (*json)["largest_gap"] = largest;
-    (*json)["own_spread"] = nullptr;  // Asked for where it matters: it takes four times as long.
-    if (num_differing == 0) return Status::Ok();
-    double spread = 0;
-    const auto widen = [&](const llama::LogitRows& others) {
-      for (const Range& reply : replies) {
-        for (size_t i = reply.begin; i < reply.end; ++i) {
-          spread = std::max(spread, llama::RowDifference(rows[i - 1], others[i - 1]));
-        }
-      }
-    };
-    for (const size_t tokens_a_pass : {1u, 8u}) {
-      ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows others,
-                              RunPlain(*engine_, tokens, tokens_a_pass));
-      widen(others);
-    }
-    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows others,
-                            RunPlain(*engine_, tokens, tokens.size(), false));
-    widen(others);
-    (*json)["own_spread"] = spread;
+    (*json)["batch_spread"] = *std::ranges::max_element(batches);
+    (*json)["own_spread"] = *std::ranges::max_element(kernels);
     return Status::Ok();
+  }
+
+  // How far apart each choice's gap lies: in the run that judges, and in those of `ways`.
+  Result<std::vector<double>> Spreads(const Tokens& tokens, const std::vector<Choice>& choices,
+                                      std::span<const Way> ways) const {
+    std::vector<double> least;
+    for (const Choice& choice : choices) least.push_back(choice.gap);
+    std::vector<double> most = least;
+    for (const Way& way : ways) {
+      ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, way));
+      for (size_t i = 0; i < choices.size(); ++i) {
+        const Choice& choice = choices[i];
+        const double gap = GapOf(rows[choice.index - 1], choice.best, choice.rival);
+        least[i] = std::min(least[i], gap);
+        most[i] = std::max(most[i], gap);
+      }
+    }
+    for (size_t i = 0; i < choices.size(); ++i) most[i] -= least[i];
+    return most;
   }
 
   const llama::LlamaEngine* const engine_;

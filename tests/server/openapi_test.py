@@ -73,6 +73,29 @@ class TestRoutes:
         assert open_paths == {"/health", "/v1/health", "/ready"}
 
 
+def properties(schema):
+    """The names of all fields of a request."""
+    if "$ref" in schema:
+        return properties(DOCUMENT["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+    names = set(schema.get("properties", {}))
+    return names.union(*(properties(part) for part in schema.get("allOf", ())))
+
+
+def test_the_fuzzers_bodies_have_every_field():
+    """Those that server_texts.cc edits: of requests for text, and of all others."""
+    source = (ROOT / "fuzz/server_texts.cc").read_text(encoding="utf-8")
+
+    def fields(name):
+        lines = re.search(rf"string_view {name} =\s+((?:R\"\(.*\)\"\s*)+);", source).group(1)
+        return set(json.loads("".join(re.findall(r'R"\((.*)\)"', lines))))
+
+    for (method, path), operation in operations().items():
+        if "requestBody" in operation:
+            body = "kStoreBody" if path.startswith("/attndb/") else "kBody"
+            missing = properties(request_schema(method, path)) - fields(body)
+            assert missing == set(), (path, missing)
+
+
 # One request for each operation and status.
 CHAT = {"messages": [server_case.user("Say hi.")], "max_tokens": 4}
 CASES = [

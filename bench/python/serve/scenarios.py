@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import itertools
 import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from servers import Answer, Llama, Message, Server, assistant, user
+from servers import Answer, Llama, Message, Server, assistant, user, wait_until_idle
 
 Figures = dict[str, float]
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 QUESTION = "\n\nSay in one sentence what the text above is about."
+MOST_RUN = 100  # Tokens of a prompt that is known: its last turn, the reply before it, no more.
+BEFORE_SECONDS = 5  # Replies are alone before a long prompt comes.
+BESIDE_TOKENS = 6000  # More than a reply gets while one is read, and within SmolLM2's window.
 
 
 class Texts:
-    """Pieces of one text, none of which begins as another does."""
+    """Pieces of one text, one behind the other: none is like another, or begins as it does."""
 
     def __init__(self, path: Path, server: Server) -> None:
+        self.path = path
         self.text = path.read_text(encoding="utf-8")
         self.server = server
         self.next = 0
 
     def take(self, num_tokens: int) -> str:
-        num_chars = 5 * num_tokens
-        if self.next + num_chars > len(self.text):
-            self.next = 0
-        piece = f"Text {self.next}:\n" + self.text[self.next:self.next + num_chars]
-        # Cut to so many tokens, within a few: a text's share of the piece's tokens.
-        for _ in range(4):
-            found = self.server.num_tokens(piece)
-            if found <= num_tokens:
-                break
+        """A piece of so many tokens, within a few."""
+        head = f"Text {self.next}:\n"
+        piece = head + self.text[self.next:self.next + 6 * num_tokens]
+        found = self.server.num_tokens(piece)
+        if found < num_tokens:
+            raise SystemExit(f"{self.path}: {found} tokens of its {len(self.text)} characters are "
+                             f"left, and {num_tokens} needed: bench/python/make_text.py FILE BYTES")
+        while found > num_tokens:
             piece = piece[:len(piece) * num_tokens // found]
-        self.next += num_chars
+            found = self.server.num_tokens(piece)
+        self.next += len(piece) - len(head)
         return piece
 
     def conversation(self, num_tokens: int) -> list[Message]:
         return [user(self.take(num_tokens - 20) + QUESTION)]
+
+    def conversations(self, num: int, num_tokens: int) -> list[list[Message]]:
+        return [self.conversation(num_tokens) for _ in range(num)]
+
+
+def check_reused(server: Server, answers: Sequence[Answer]) -> None:
+    """Whether their prompts were known, as what is measured of them presumes."""
+    for answer in answers:
+        if answer.num_run > MOST_RUN:
+            raise SystemExit(f"{server.name}: ran {answer.num_run} of {answer.num_prompt} tokens "
+                             f"of a prompt that it should know but for {MOST_RUN}")
 
 
 def overlap_rate(answers: Sequence[Answer]) -> float:
@@ -56,27 +73,38 @@ def token_ms(answer: Answer) -> float:
     return 1000 * (answer.times[-1] - answer.times[0]) / (answer.num_tokens - 1)
 
 
+def turns(servers: Sequence[Server], rounds: int) -> Iterator[Server]:
+    """The servers, in an order that alternates; each when none of them is busy."""
+    for i in range(rounds):
+        for server in reversed(servers) if i % 2 else servers:
+            wait_until_idle(servers)
+            yield server
+
+
 def in_turns(servers: Sequence[Server], rounds: int,
              measure: Callable[[Server], float]) -> Figures:
     """Medians of what takes turns over the servers."""
     found: dict[str, list[float]] = {server.name: [] for server in servers}
-    for _ in range(rounds):
-        for server in servers:
-            found[server.name].append(measure(server))
+    for server in turns(servers, rounds):
+        found[server.name].append(measure(server))
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def decode_together(servers: Sequence[Server], texts: Texts, num: int, num_tokens: int,
-                    reply: int, rounds: int) -> Figures:
+def decode_together(servers: Sequence[Server], conversations: Sequence[list[Message]], reply: int,
+                    rounds: int) -> Figures:
     """Tokens a second of conversations that reply at the same time, all of whose prompts are
     known."""
-    conversations = [texts.conversation(num_tokens) for _ in range(num)]
     for server in servers:
         for conversation in conversations:
             server.chat(conversation, 1)
         server.chat_all(conversations, 2)  # Each finds its place.
-    return in_turns(servers, rounds,
-                    lambda server: overlap_rate(server.chat_all(conversations, reply)))
+    return in_turns(servers, rounds, lambda server: decode_rate(server, conversations, reply))
+
+
+def decode_rate(server: Server, conversations: Sequence[list[Message]], reply: int) -> float:
+    answers = server.chat_all(conversations, reply)
+    check_reused(server, answers)
+    return overlap_rate(answers)
 
 
 def next_turn(servers: Sequence[Server], texts: Texts, num_tokens: int, rounds: int) -> Figures:
@@ -94,7 +122,10 @@ def next_turn(servers: Sequence[Server], texts: Texts, num_tokens: int, rounds: 
                 server.restart()
                 server.chat([user("Hello")], 2)  # The model's pages are warm, on both sides.
             histories[server.name].append(user("And what else does it say? Answer in brief."))
-            return say(server, histories[server.name], 24).first_ms
+            answer = say(server, histories[server.name], 24)
+            if when == "memory":
+                check_reused(server, [answer])
+            return answer.first_ms
 
         for name, value in in_turns(servers, rounds, turn).items():
             figures[f"{name}/{when}"] = value
@@ -109,56 +140,69 @@ def say(server: Server, history: list[Message], max_tokens: int) -> Answer:
 
 def long_prompt_beside(servers: Sequence[Server], texts: Texts, num_tokens: int,
                        rounds: int) -> Figures:
-    """Milliseconds a token of three replies, before and while a long prompt is read."""
+    """Milliseconds a token of three replies, before and while a long prompt is read, and the
+    longest that any of them waited for its next token meanwhile."""
+    found: dict[str, list[Figures]] = {server.name: [] for server in servers}
+    for server in turns(servers, rounds):
+        found[server.name].append(read_beside(server, texts, num_tokens))
     figures: Figures = {}
-    for server in servers:
-        ratios, before_ms, beside_ms, first_ms = [], [], [], []
-        for _ in range(rounds):
-            prompt = texts.conversation(num_tokens)
-            others = [texts.conversation(300) for _ in range(3)]
-            for other in others:
-                server.chat(other, 1)
-            arrived: list[Answer] = []
-
-            def ask_late(server: Server = server, prompt: list[Message] = prompt,
-                         arrived: list[Answer] = arrived) -> None:
-                time.sleep(3)
-                arrived.append(server.chat(prompt, 1))
-
-            late = threading.Thread(target=ask_late)
-            late.start()
-            replies = server.chat_all(others, 700)
-            late.join()
-            asked, read = arrived[0].asked, arrived[0].times[0]
-            before = [gap for reply in replies for gap in gaps(reply, reply.times[0], asked)]
-            beside = [gap for reply in replies
-                      for gap in gaps(reply, asked, min(read, reply.times[-1]))]
-            before_ms.append(statistics.mean(before))
-            beside_ms.append(statistics.mean(beside))
-            ratios.append(beside_ms[-1] / before_ms[-1])
-            first_ms.append(arrived[0].first_ms)
-        figures[f"{server.name}/before"] = statistics.median(before_ms)
-        figures[f"{server.name}/beside"] = statistics.median(beside_ms)
-        figures[f"{server.name}/ratio"] = statistics.median(ratios)
-        figures[f"{server.name}/prompt"] = statistics.median(first_ms)
+    for name, each_round in found.items():
+        for what in each_round[0]:
+            values = [each[what] for each in each_round]
+            figures[f"{name}/{what}"] = (
+                max(values) if what == "longest" else statistics.median(values))
     return figures
 
 
-def gaps(answer: Answer, begin: float, end: float) -> list[float]:
-    """Milliseconds between pieces that came between two times."""
-    inside = [at for at in answer.times if begin < at <= end]
-    return [1000 * (b - a) for a, b in zip(inside, inside[1:], strict=False)]
+def read_beside(server: Server, texts: Texts, num_tokens: int) -> Figures:
+    prompt, others = texts.conversation(num_tokens), texts.conversations(3, 300)
+    for other in others:
+        server.chat(other, 1)
+    server.chat_all(others, 2)  # Each finds its place.
+    wait_until_idle([server])
+    is_read = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(len(others)) as pool:
+        replying = [pool.submit(server.chat, other, BESIDE_TOKENS, until=is_read)
+                    for other in others]
+        try:
+            time.sleep(BEFORE_SECONDS)
+            late = server.chat(prompt, 1)
+        finally:
+            is_read.set()
+    replies = [reply.result() for reply in replying]
+    begin, asked, read = max(reply.times[0] for reply in replies), late.asked, late.times[0]
+    if asked - begin < BEFORE_SECONDS / 2 or min(reply.times[-1] for reply in replies) < read:
+        raise SystemExit(f"{server.name}: not all replies were under way from "
+                         f"{BEFORE_SECONDS / 2} s before the prompt until it was read")
+    before, beside = token_ms_of(replies, begin, asked), token_ms_of(replies, asked, read)
+    return {"before": before, "beside": beside, "ratio": beside / before, "prompt": late.first_ms,
+            "longest": max(longest_ms(reply, asked, read) for reply in replies)}
+
+
+def token_ms_of(replies: Sequence[Answer], begin: float, end: float) -> float:
+    """Milliseconds a token of replies that are under way from begin to end, or at least so many
+    where none has one."""
+    num_tokens = sum(begin < at <= end for reply in replies for at in reply.times)
+    return 1000 * (end - begin) * len(replies) / max(num_tokens, 1)
+
+
+def longest_ms(reply: Answer, begin: float, end: float) -> float:
+    """The longest without a token, of what of it lies between begin and end."""
+    times = [begin, *(at for at in reply.times if begin < at < end), end]
+    return 1000 * max(b - a for a, b in itertools.pairwise(times))
 
 
 def round_robin(servers: Sequence[Server], texts: Texts, num: int, num_tokens: int) -> Figures:
     """Milliseconds to the first token of many conversations' second turns, one after another,
     beside those of their first."""
     figures: Figures = {}
-    for server in servers:
-        histories = [texts.conversation(num_tokens) for _ in range(num)]
+    conversations = texts.conversations(num, num_tokens)
+    for server in turns(servers, 1):
+        histories = [list(conversation) for conversation in conversations]
         first = [say(server, history, 16).first_ms for history in histories]
         for history in histories:
             history.append(user("What comes after that?"))
+        wait_until_idle([server])
         second = [say(server, history, 16).first_ms for history in histories]
         figures[f"{server.name}/first"] = statistics.median(first)
         figures[f"{server.name}/p90"] = statistics.quantiles(second, n=10)[-1]
@@ -168,7 +212,7 @@ def round_robin(servers: Sequence[Server], texts: Texts, num: int, num_tokens: i
 def idle_connections(servers: Sequence[Server], num: int) -> Figures:
     """Megabytes that a server grows by for connections that have asked once and wait."""
     figures: Figures = {}
-    for server in servers:
+    for server in turns(servers, 1):
         before = server.resident_mb()
         sockets = []
         for _ in range(num):
@@ -230,7 +274,7 @@ def slow_readers(servers: Sequence[Server], num: int, rounds: int) -> Figures:
             b'"temperature": 0, "stream": true, "ignore_eos": true}')
     request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    for server in servers:
+    for server in turns(servers, 1):
         def reply_ms(server: Server = server) -> float:
             return token_ms(server.chat([user("Tell me a story.")], 64))
 
@@ -246,7 +290,7 @@ def slow_readers(servers: Sequence[Server], num: int, rounds: int) -> Figures:
             sockets.append(narrow_socket(server.port))
             sockets[-1].sendall(request)
         server.chat([user("Is it over?")], 2)
-        server.wait_until_idle()  # What is left are connections that nobody reads.
+        wait_until_idle([server])  # What is left are connections that nobody reads.
         beside = statistics.median(reply_ms() for _ in range(rounds))
         whole = 0
         for slow in sockets:
@@ -268,9 +312,25 @@ def start_seconds(servers: Sequence[Server], rounds: int) -> Figures:
     return in_turns(servers, rounds, start)
 
 
-def save_slot(server: Llama, name: str) -> None:
-    server.post("/slots/0?action=save", {"filename": name})
+def flags(server: Llama, conversation: list[Message], num: int, reply: int,
+          rounds: int) -> Figures:
+    """What llama-server's flags are chosen by: the milliseconds of reading a prompt, and tokens a
+    second of so many slots that have it and reply at the same time."""
+    began = time.perf_counter()
+    server.post("/v1/chat/completions", {"messages": conversation, "max_tokens": 1, "id_slot": 0})
+    prompt_ms = 1000 * (time.perf_counter() - began)
+    save_slot(server, "flags")
+    for slot in range(1, num):
+        restore_slot(server, "flags", slot)
+    together = [conversation] * num
+    check_reused(server, server.chat_all(together, 2))
+    rates = in_turns([server], rounds, lambda server: decode_rate(server, together, reply))
+    return {"prompt": prompt_ms, "together": rates[server.name]}
 
 
-def restore_slot(server: Llama, name: str) -> None:
-    server.post("/slots/0?action=restore", {"filename": name})
+def save_slot(server: Llama, name: str, slot: int = 0) -> None:
+    server.post(f"/slots/{slot}?action=save", {"filename": name})
+
+
+def restore_slot(server: Llama, name: str, slot: int = 0) -> None:
+    server.post(f"/slots/{slot}?action=restore", {"filename": name})

@@ -3,10 +3,13 @@
     python bench/python/serve/serve_bench.py --attndb FILE --llama-server FILE --model GGUF
         --text FILE --data FOLDER --json FILE --commit COMMIT [--quick] [SCENARIO...]
 
-Method: both servers run at the same time, on 2 threads each, and take turns, so that the one that
-        is not asked costs nothing; medians of rounds. Prompts are pieces of one text; replies are
-        greedy and of one length (`ignore_eos`). Both get the same flags in every scenario but for
-        what is in the list below: llama-server's are those that were fastest here.
+Method: both servers run at the same time, on 2 threads each, and take turns, in an order that
+        alternates, each when neither has anything left to do: the one that is not asked costs
+        nothing; medians of rounds. Prompts are pieces of one text; replies are greedy and of one
+        length (`ignore_eos`). Where a prompt should be known, an answer that says otherwise ends
+        the run. Both get the same flags in every scenario but for what is in the list below:
+        llama-server's are those that were fastest here, which `flags` measures (5 minutes; it runs
+        only where it is named).
 Result: figures of the scenarios that ran; the others stay in FILE as they were.
         bench/serve_report.py makes the table of docs/serving.md of them.
 """
@@ -23,11 +26,13 @@ from pathlib import Path
 
 import scenarios
 from scenarios import Figures, Texts
-from servers import Attndb, Llama, Server
+from servers import CHOSEN, Attndb, Llama, Server
 
 AUTO = "auto(error=0.01)"
 # llama-server: memory for prompts that have left their slots is on by default (--cache-ram).
 LONG = ("--rope-scaling", "yarn:4")
+# What else llama-server could be started with, the chosen ones first.
+LLAMA_FLAGS = (CHOSEN, ("-fa", "off"), (*CHOSEN, "--kv-unified"))
 LLAMA_LONG = ("--rope-scaling", "yarn", "--rope-scale", "4", "--yarn-orig-ctx", "8192")
 
 
@@ -45,11 +50,12 @@ class Bench:
             server.forget()
         return server
 
-    def llama(self, context: int, slots: int, flags: Sequence[str] = ()) -> Llama:
+    def llama(self, context: int, slots: int, flags: Sequence[str] = (),
+              chosen: Sequence[str] = CHOSEN) -> Llama:
         folder = self.data / "llama-server"
         return Llama(folder, self.args.llama_server, self.args.model,
                      ["-c", str(context * slots), "-np", str(slots), "--slot-save-path",
-                      str(folder), *flags])
+                      str(folder), *flags], chosen)
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -72,9 +78,9 @@ class Bench:
     def decode(self, num: int, num_tokens: int, reply: int) -> Figures:
         attndb, llama = self.attndb(), self.llama(num_tokens + 512, num)
         with running(attndb, llama):
+            conversations = self.texts(attndb).conversations(num, num_tokens)
             return scenarios.decode_together([attndb, self.with_auto(attndb), llama],
-                                             self.texts(attndb), num, num_tokens, reply,
-                                             self.pick(5, 2))
+                                             conversations, reply, self.pick(5, 2))
 
     def long(self) -> Figures:
         """One conversation of 32K tokens. What each has read of it is kept for the next run."""
@@ -85,15 +91,11 @@ class Bench:
         with running(attndb, llama):
             if (llama.folder / slot).exists():
                 scenarios.restore_slot(llama, slot)
-            texts = self.texts(attndb)
-            conversation = texts.conversation(num_tokens)
+            conversation = self.texts(attndb).conversation(num_tokens)
             llama.chat(conversation, 1)
             if not (llama.folder / slot).exists():
                 scenarios.save_slot(llama, slot)
-            attndb.chat(conversation, 1)
-            texts.next = 0
-            return scenarios.decode_together([attndb, llama], texts, 1, num_tokens, 48,
-                                             self.pick(5, 2))
+            return scenarios.decode_together([attndb, llama], [conversation], 48, self.pick(5, 2))
 
     def next_turn(self) -> Figures:
         attndb, llama = self.attndb(), self.llama(8192, 1)
@@ -125,6 +127,19 @@ class Bench:
         with running(attndb, llama):
             return scenarios.start_seconds([attndb, llama], self.pick(7, 2))
 
+    def flags(self) -> Figures:
+        """llama-server alone, with each choice of its flags. Its cache of prompts that have left
+        their slots is off: with --kv-unified, slots that wait would go there."""
+        figures: Figures = {}
+        num, num_tokens = 8, self.pick(4000, 500)
+        for chosen in LLAMA_FLAGS:
+            llama = self.llama(num_tokens + 512, num, ("--cache-ram", "0"), chosen)
+            with running(llama):
+                conversation = self.texts(llama).conversation(num_tokens)
+                found = scenarios.flags(llama, conversation, num, 16, self.pick(3, 2))
+            figures |= {f"{' '.join(chosen)}/{what}": value for what, value in found.items()}
+        return figures
+
 
 class running:  # noqa: N801
     """Servers that stop at the end of a `with`."""
@@ -145,6 +160,7 @@ class running:  # noqa: N801
 SCENARIOS = {"together": Bench.together, "alone": Bench.alone, "next_turn": Bench.next_turn,
              "beside": Bench.beside, "round_robin": Bench.round_robin,
              "connections": Bench.connections, "start": Bench.start, "long": Bench.long}
+OPTIONAL = {"flags": Bench.flags}
 
 
 def machine() -> dict[str, str | int]:
@@ -163,7 +179,7 @@ def main() -> None:
     path = Path(args.json)
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in args.scenarios or SCENARIOS:
-        figures = SCENARIOS[name](Bench(args))
+        figures = (SCENARIOS | OPTIONAL)[name](Bench(args))
         kept[name] = {"commit": args.commit, "machine": machine(), "figures": figures}
         print(name, json.dumps({key: round(value, 4) for key, value in figures.items()}),
               flush=True)

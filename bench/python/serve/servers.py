@@ -21,6 +21,8 @@ from typing import Any
 THREADS = 2
 START_SECONDS = 120
 WAIT_SECONDS = 7200  # A long prompt, read exactly, on two cores.
+IDLE_SECONDS = 120  # What is stored, merged and built behind an answer.
+CHOSEN = ("-fa", "on")  # llama-server's fastest flags here: the scenario `flags` compares them.
 
 Message = dict[str, str]
 
@@ -40,7 +42,8 @@ class Answer:
     text: str
     asked: float
     times: list[float]  # When each piece of text came: one a token, but for parts of characters.
-    usage: dict[str, Any]
+    usage: dict[str, Any]  # Empty of a reply that was not read to its end, as the timings are.
+    timings: dict[str, Any]  # llama-server's own.
 
     @property
     def first_ms(self) -> float:
@@ -51,8 +54,16 @@ class Answer:
         return int(self.usage["completion_tokens"])
 
     @property
-    def num_cached(self) -> int:
-        return int(self.usage.get("prompt_tokens_details", {}).get("cached_tokens", 0))
+    def num_prompt(self) -> int:
+        return int(self.usage["prompt_tokens"])
+
+    @property
+    def num_run(self) -> int:
+        """Tokens of the prompt that were not reused: attndb says it as OpenAI does, llama-server in
+        its timings, which stand in the same event."""
+        if self.timings:
+            return int(self.timings["prompt_n"])
+        return self.num_prompt - int(self.usage["prompt_tokens_details"]["cached_tokens"])
 
 
 class Server(abc.ABC):
@@ -113,14 +124,6 @@ class Server(abc.ABC):
             user_ticks, system_ticks = stat.read().rpartition(")")[2].split()[11:13]
         return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
 
-    def wait_until_idle(self) -> None:
-        used = self.cpu_seconds()
-        while True:
-            time.sleep(2)
-            before, used = used, self.cpu_seconds()
-            if used - before < 0.1:
-                return
-
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",
                                          json.dumps(body).encode(),
@@ -135,8 +138,9 @@ class Server(abc.ABC):
         """What only this server is asked for."""
         return {}
 
-    def chat(self, messages: Sequence[Message], max_tokens: int, ignore_eos: bool = True) -> Answer:
-        """Asks for a reply, greedily, and reads it as it comes."""
+    def chat(self, messages: Sequence[Message], max_tokens: int, ignore_eos: bool = True,
+             until: threading.Event | None = None) -> Answer:
+        """Asks for a reply, greedily, and reads it as it comes, to its end or until then."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         body = {"messages": messages, "max_tokens": max_tokens, "temperature": 0, "stream": True,
                 "ignore_eos": ignore_eos, "stream_options": {"include_usage": True},
@@ -147,16 +151,19 @@ class Server(abc.ABC):
         response = connection.getresponse()
         if response.status != 200:
             raise SystemExit(f"{self.name}: {response.status} {response.read()!r}")
-        text, times, usage = "", [], {}
+        text, times, usage, timings = "", [], {}, {}
         for event in events_of(response):
-            usage = event.get("usage") or usage
+            usage, timings = event.get("usage") or usage, event.get("timings") or timings
             for choice in event["choices"]:
                 piece = choice["delta"].get("content")
                 if piece:
                     text += piece
                     times.append(time.perf_counter())
+            if until is not None and until.is_set():
+                break
+        response.close()
         connection.close()
-        return Answer(text, asked, times, usage)
+        return Answer(text, asked, times, usage, timings)
 
     def chat_all(self, conversations: Sequence[Sequence[Message]], max_tokens: int) -> list[Answer]:
         """Asks all of them at the same time."""
@@ -171,6 +178,22 @@ class Server(abc.ABC):
         for thread in threads:
             thread.join()
         return [answers[i] for i in range(len(conversations))]
+
+
+def wait_until_idle(servers: Sequence[Server]) -> None:
+    """Until none of them has used a twentieth of a core for two seconds: what is left to do behind
+    an answer would slow whoever is measured next."""
+    busy: list[str] = []
+    used = [server.cpu_seconds() for server in servers]
+    deadline = time.monotonic() + IDLE_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(2)
+        before, used = used, [server.cpu_seconds() for server in servers]
+        busy = [server.name for server, begin, end in zip(servers, before, used, strict=True)
+                if end - begin >= 0.1]
+        if not busy:
+            return
+    raise SystemExit(f"{', '.join(busy)}: not idle within {IDLE_SECONDS} s of the last answer")
 
 
 def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
@@ -204,14 +227,16 @@ class Attndb(Server):
 
 
 class Llama(Server):
-    """llama.cpp's own server. Its slots share the context: -c is that of all."""
+    """llama.cpp's own server. Its slots share the context: -c is that of all. `chosen`: flags of
+    which others would do, too."""
 
     name = "llama-server"
 
-    def __init__(self, folder: Path, binary: str, model: str, flags: Sequence[str]) -> None:
+    def __init__(self, folder: Path, binary: str, model: str, flags: Sequence[str],
+                 chosen: Sequence[str] = CHOSEN) -> None:
         super().__init__(folder)
-        self.binary, self.model, self.flags = binary, model, list(flags)
+        self.binary, self.model, self.flags = binary, model, [*chosen, *flags]
 
     def command(self) -> list[str]:
-        return [self.binary, "-m", self.model, "-t", str(THREADS), "-tb", str(THREADS), "-fa", "on",
+        return [self.binary, "-m", self.model, "-t", str(THREADS), "-tb", str(THREADS),
                 "--port", str(self.port), "--host", "127.0.0.1", "--no-warmup", *self.flags]
