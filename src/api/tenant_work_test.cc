@@ -1,8 +1,8 @@
 // Goal:   what Stats and the progress of WaitForBackground tell a tenant is the same whether others
-//         have work done in the background or not: builds, merges, evictions, and what is under way.
+//         have builds, merges and evictions behind them and a long build under way, or nothing.
 // Method: one script of calls, whose answers are written down, run in a store of one tenant and in
 //         one where another's contexts are built, merged and evicted before each of them, while a
-//         long build stands still in its lane.
+//         job stands still in the lane of long builds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
