@@ -22,7 +22,9 @@ class SlowFilesTest : public test::StoppedDBFixture {
   void UseStore(const Tokens& stored) {
     ExpectAnswers(stored, stored.size() - 1);  // Opened, read and closed.
     EXPECT_EQ(Start(Tokens{1, 2, 3}).session.num_reused(), 0u);
-    ATTNDB_EXPECT_OK(StoreTokens(ToyModel::Tokens(80, 3), {.name = "new"}));
+    Tokens fresh = ToyModel::Tokens(80, 3);
+    fresh[0] = 5000;  // No other context begins with it.
+    ATTNDB_EXPECT_OK(StoreTokens(fresh, {.name = "new"}));
     EXPECT_EQ(db_->List()->size(), 3u);
     EXPECT_EQ(db_->Describe("slow")->num_tokens, 100u);
     EXPECT_EQ(db_->Stats()->num_contexts, 3u);
