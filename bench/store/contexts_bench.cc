@@ -1,13 +1,14 @@
 // Question: what do calls of the store cost among many contexts that share a prefix?
 //
 // Usage:  [--contexts N] before the others of bench_util.h; 10,000 unless given. Storing 100,000
-//         takes minutes, and some GB.
+//         takes minutes, and some GB. Fewer than 10,000 have no limit to keep.
 // List:   of all of them.
 // Limits: Drop, the start of a Verify, expiry of a context, Stats, ExplainPrefix and Open, beside
 //         as many contexts of one tenant, and beside as many of 100 tenants.
 // Others: beside as many, against the same call beside 10: CreateSession for a prompt that goes on
 //         from one of them, Store at a full quota, which evicts one, and a Compact that has nothing
-//         to do. Stores of 10, 1,000 and N contexts take turns, call by call.
+//         to do. Stores of 10, 1,000 and N contexts take turns, call by call; of those
+//         below N, if N is smaller.
 // Aims:   List and those under Limits in 100 ms beside 10,000; the others in 1.2 times what they
 //         take beside 10, and 2 ms. The share is the aim's time over the call's, so that 1 is
 //         enough.
@@ -25,8 +26,10 @@ namespace attndb::bench {
 namespace {
 
 constexpr uint64_t kFew = 10;
+constexpr uint64_t kSome = 1'000;
 constexpr uint64_t kTenants = 100;
-constexpr double kLimitSeconds = 0.1;  // Beside 10,000 contexts.
+constexpr uint64_t kLimitContexts = 10'000;  // Those that the limit is for.
+constexpr double kLimitSeconds = 0.1;        // Beside kLimitContexts.
 constexpr double kFactor = 1.2;
 constexpr double kSlackSeconds = 0.002;
 
@@ -60,12 +63,14 @@ std::string NameOf(const char* call, const ManyContexts& store) {
 
 // One round of the calls that have a limit.
 void RunLimited(ManyContexts* store, Report* report) {
-  const double scale = static_cast<double>(store->num_contexts()) / 10'000;
+  const double scale =
+      static_cast<double>(store->num_contexts()) / static_cast<double>(kLimitContexts);
   for (const Call& call : kLimited) {
     const double seconds = (store->*call.run)();
     const std::string name = NameOf(call.name, *store);
     report->Add(name, "ms", seconds * 1e3);
-    if (store->num_contexts() >= 10'000) report->AddShare(name, kLimitSeconds * scale / seconds);
+    if (store->num_contexts() >= kLimitContexts)
+      report->AddShare(name, kLimitSeconds * scale / seconds);
   }
 }
 
@@ -82,7 +87,10 @@ int Main(int argc, char** argv) {
                 Seconds() - start);
     stores.back()->Compact();
   };
-  for (const uint64_t num : {kFew, uint64_t{1'000}, num_contexts}) add(num, 1);
+  for (const uint64_t num : {kFew, kSome}) {
+    if (num < num_contexts) add(num, 1);
+  }
+  add(num_contexts, 1);
   add(num_contexts, std::min(kTenants, num_contexts));
   for (size_t round = 0; round < options.num_rounds; ++round) {
     for (const auto& store : stores) RunLimited(store.get(), &report);
@@ -109,6 +117,7 @@ int Main(int argc, char** argv) {
     }
   }
   for (const Call& call : kLimited) {
+    if (num_contexts < kLimitContexts) break;
     const std::string name = NameOf(call.name, *stores.back());
     aims[name] = aims[name + "x" + std::to_string(kTenants)] = 1.0;
   }

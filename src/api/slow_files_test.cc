@@ -1,5 +1,6 @@
 // Goal:   a file that is slow delays who reads it, and nobody else.
-// Method: a file system that stops at its next operation, until the test lets it go on.
+// Method: a file system that stops at an operation, the next one or each in turn, until the test
+//         lets it go on.
 #include <chrono>
 #include <future>
 #include <thread>
@@ -15,7 +16,20 @@ using test::ToyModel;
 
 class SlowFilesTest : public test::StoppedDBFixture {
  protected:
-  SlowFilesTest() : StoppedDBFixture({.background_builds = false}) {}
+  SlowFilesTest() : StoppedDBFixture({.background_builds = false, .measure_machine = false}) {}
+
+  // All that the other sessions and callers of a store do.
+  void UseStore(const Tokens& stored) {
+    ExpectAnswers(stored, stored.size() - 1);  // Opened, read and closed.
+    EXPECT_EQ(Start(Tokens{1, 2, 3}).session.num_reused(), 0u);
+    Tokens fresh = ToyModel::Tokens(80, 3);
+    fresh[0] = 5000;  // No other context begins with it.
+    ATTNDB_EXPECT_OK(StoreTokens(fresh, {.name = "new"}));
+    EXPECT_EQ(db_->List()->size(), 3u);
+    EXPECT_EQ(db_->Describe("slow")->num_tokens, 100u);
+    EXPECT_EQ(db_->Stats()->num_contexts, 3u);
+    ATTNDB_EXPECT_OK(db_->Drop("new"));
+  }
 };
 
 TEST_F(SlowFilesTest, OneSlowReadStopsNoOtherSession) {
@@ -39,6 +53,33 @@ TEST_F(SlowFilesTest, OneSlowReadStopsNoOtherSession) {
   release_.Set();
   beside.join();
   reader.join();
+}
+
+TEST_F(SlowFilesTest, NoOperationOfAnOpenOrAFirstReadStopsOthers) {
+  const Tokens slow = ToyModel::Tokens(100, 1);
+  const Tokens other = ToyModel::Tokens(90, 2);
+  ATTNDB_ASSERT_OK(StoreTokens(slow, {.name = "slow"}));
+  ATTNDB_ASSERT_OK(StoreTokens(other, {.name = "other"}));
+  uint64_t num_stopped = 0;
+  for (uint64_t n = 1; n == num_stopped + 1; ++n) {
+    SCOPED_TRACE("operation " + std::to_string(n));
+    OpenWithFiles();  // Nothing is in memory.
+    Event release, waiting;
+    files_.SetPlan({.fail_at = n, .waits_for = &release, .waiting = &waiting});
+    std::future<void> reader = std::async(std::launch::async, [&] {
+      ExpectAnswers(slow, 99);
+      waiting.Set();  // It has met no such operation, or is over anyway.
+    });
+    waiting.Await();
+    num_stopped += files_.num_faults();
+    std::future<void> beside = std::async(std::launch::async, [&] { UseStore(other); });
+    EXPECT_EQ(beside.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    release.Set();
+    beside.get();
+    reader.get();
+    files_.SetPlan({});
+  }
+  EXPECT_GT(num_stopped, 5u);
 }
 
 // While a segment is being opened its context is dropped; its files go when it is closed.

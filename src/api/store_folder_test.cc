@@ -191,6 +191,26 @@ class OtherCatalogTest : public StoreFolderTest {
     EXPECT_TRUE(db_->Verify()->ok());
     EXPECT_EQ(NumSegmentFiles(), 2 * kContexts);
   }
+  // Those of the contexts are all that there are.
+  void ExpectServed(const std::vector<uint64_t>& contexts) {
+    EXPECT_EQ(db_->List()->size(), contexts.size());
+    for (const uint64_t i : contexts) {
+      SCOPED_TRACE(NameOf(i));
+      EXPECT_FALSE(db_->Describe(NameOf(i))->damaged);
+      ExpectAnswers(TokensOf(i), 39);
+    }
+  }
+  // Closes the store, and keeps its catalog.
+  void KeepCatalog(const std::string& as) {
+    db_.reset();
+    std::filesystem::copy_file(store() + "/catalog.db", as,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  void OpenWithCatalog(const std::string& from) {
+    db_.reset();
+    PutCatalog(from);
+    Open();
+  }
   // Marks every segment as one that no commit names.
   void MarkAll() {
     const std::string segments = store() + "/segments";
@@ -255,6 +275,30 @@ TEST_F(OtherCatalogTest, AnOlderOneTakesNoWordOfAMarkThatItDidNotMake) {
   ExpectAllServed();  // Its own says what is committed.
   MarkAll();
   ExpectNothingIsLostWith(older_);
+}
+
+// Both go on from the same number, but what lies aside has it.
+TEST_F(OtherCatalogTest, WhatIsStoredUnderAnOlderOneTakesNoPlaceOfWhatANewerOneKnows) {
+  StoreAll(0, 2);
+  KeepCatalog(older_);
+  Open();
+  StoreAll(2, kContexts);
+  KeepCatalog(newest_);
+  OpenWithCatalog(older_);
+  StoreAll(6, 9);
+  ExpectServed({0, 1, 6, 7, 8});
+  KeepCatalog(older_);
+  OpenWithCatalog(newest_);
+  ExpectServed({0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(db_->Verify()->damages.size(), 3u);  // What is put aside.
+  StoreAll(9, 11);
+  ExpectServed({0, 1, 2, 3, 4, 5, 9, 10});
+  KeepCatalog(newest_);
+  OpenWithCatalog(older_);  // Nothing of its own is lost, either.
+  ExpectServed({0, 1, 6, 7, 8});
+  EXPECT_EQ(db_->Verify()->damages.size(), 6u);
+  OpenWithCatalog(newest_);
+  ExpectServed({0, 1, 2, 3, 4, 5, 9, 10});
 }
 
 TEST_F(OtherCatalogTest, OneOfAnotherStoreIsRefusedAndNothingIsTouched) {

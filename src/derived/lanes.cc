@@ -53,10 +53,11 @@ Lanes::AddedPtr Lanes::Add(size_t lane_number, Job job) {
     Discard(added.get());
     return added;
   }
-  if (IsIdle()) {
-    for (auto& [owner, jobs] : owners_) jobs.work = {};
-  }
-  owners_[added->job.owner].work.total += added->job.work;
+  Work& owners_work = owners_[added->job.owner].work;
+  if (IsIdle(added->job.owner)) owners_work = {};
+  if (IsIdle()) all_ = {};
+  owners_work.total += added->job.work;
+  all_.total += added->job.work;
   lane->jobs.push_back(added);
   StartThread(lane);
   lane->added.NotifyOne();
@@ -81,6 +82,7 @@ void Lanes::Cancel(uint64_t subject) {
     for (const AddedPtr& added : lane->jobs) {
       if (!is_for(added)) continue;
       owners_[added->job.owner].work.total -= added->job.work;
+      all_.total -= added->job.work;
       Discard(added.get());
     }
     std::erase_if(lane->jobs, is_for);
@@ -217,17 +219,16 @@ bool Lanes::IsIdle(uint64_t waited) const {
 }
 
 Lanes::Work Lanes::AllWork(uint64_t waited) const {
-  Work all;
-  for (const auto& [owner, jobs] : owners_) {
-    if (!IsWaitedFor(owner, waited)) continue;
-    all.done += jobs.work.done;
-    all.total += jobs.work.total;
+  Work work = all_;
+  if (waited != kNobody) {
+    const auto found = owners_.find(waited);
+    work = found == owners_.end() ? Work() : found->second.work;
   }
   for (const auto& lane : lanes_) {
     const Added* const current = lane->current.get();
-    if (current != nullptr && IsWaitedFor(current->job.owner, waited)) all.done += current->done;
+    if (current != nullptr && IsWaitedFor(current->job.owner, waited)) work.done += current->done;
   }
-  return all;
+  return work;
 }
 
 void Lanes::Report(Lane* lane, uint64_t done) {
@@ -285,6 +286,7 @@ void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   lane->current->status = status;
   OwnersJobs& owners_jobs = owners_[job.owner];
   owners_jobs.work.done += job.work;
+  all_.done += job.work;
   busy_ns_ += busy_ns;
   if (IsFailure(status) && owners_jobs.error.ok()) owners_jobs.error = std::move(status);
 }

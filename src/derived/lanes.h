@@ -95,7 +95,7 @@ class Lanes {
   Status WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
   // Waits until nothing is left to do of the owner's jobs, or of all with kNobody; without
   // `progress`, or where a lane has no thread, the caller runs jobs, too. Progress counts these
-  // jobs since the lanes were last idle.
+  // jobs from when none of them was left, whatever is left of others'.
   // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors since
   //         the last such Wait.
   Status Wait(uint64_t owner, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
@@ -129,7 +129,7 @@ class Lanes {
   };
   // What is known of an owner's jobs.
   struct OwnersJobs {
-    Work work;     // What was added since the lanes were last idle, and what ended of it.
+    Work work;     // What was added since the owner last had none, and what ended of it.
     Status error;  // The first since the last Wait.
   };
   // Whether who waits for `waited`, waits for the jobs of `owner`.
@@ -183,6 +183,7 @@ class Lanes {
   CondVar changed_;  // Progress was made, a job ended, or one was added.
   bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, OwnersJobs> owners_ ATTNDB_GUARDED_BY(mutex_);
+  Work all_ ATTNDB_GUARDED_BY(mutex_);  // As an owner's, of all jobs.
   int64_t busy_ns_ ATTNDB_GUARDED_BY(mutex_) = 0;
 };
 

@@ -74,6 +74,41 @@ TEST(Lanes, WhoWaitsForAnOwnerWaitsForThatOwnersJobsAlone) {
   ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
 }
 
+// Else it would tell whether others have work.
+TEST(Lanes, AnOwnersProgressBeginsAnewWhateverOthersHaveToDo) {
+  constexpr uint64_t kMine = 3;
+  constexpr uint64_t kOthers = 4;
+  Event go;
+  Lanes lanes({kNormal, kNormal}, 1);
+  lanes.Add(0, {.owner = kOthers, .work = 100, .run = [&](Control*) {
+                  go.Await();
+                  return Status::Ok();
+                }});
+  using Seen = std::vector<std::pair<uint64_t, uint64_t>>;
+  for (const uint64_t work : {uint64_t{7}, uint64_t{5}}) {
+    Event asked;
+    lanes.Add(1, {.owner = kMine, .work = work, .run = [&](Control*) {
+                    asked.Await();
+                    return Status::Ok();
+                  }});
+    Seen seen;
+    ATTNDB_EXPECT_OK(lanes.Wait(kMine, [&](uint64_t done, uint64_t total) {
+      seen.emplace_back(done, total);
+      asked.Set();
+      return true;
+    }));
+    EXPECT_THAT(seen, ::testing::Each(::testing::Pair(0u, work)));
+    EXPECT_FALSE(seen.empty());
+  }
+  Seen of_all;
+  ATTNDB_EXPECT_OK(lanes.Wait([&](uint64_t done, uint64_t total) {
+    of_all.emplace_back(done, total);
+    go.Set();
+    return true;
+  }));
+  EXPECT_THAT(of_all, ::testing::Each(::testing::Pair(12u, 112u)));
+}
+
 TEST(Lanes, JobsRunInOrderAndTellHowFar) {
   std::vector<uint64_t> done;
   Event go;

@@ -94,6 +94,20 @@ Status PutAside(const Settings& settings, const std::vector<std::string>& names)
   return settings.file_system->SyncDir(settings.path);
 }
 
+// What lies aside may come back, and needs its name then. Called once it lies there: a mark in
+// segments/ that the catalog can have made is believed, and before it can't have.
+Status PassNumbersAside(const Settings& settings, Catalog* catalog) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesAside(settings));
+  std::vector<uint64_t> numbers;
+  for (const std::string& name : names) {
+    const std::optional<ParsedFileName> file = storage::ParseFileName(name);
+    if (!file || file->temporary) continue;
+    numbers.push_back(file->name.segment_id);
+    numbers.push_back(file->name.generation);
+  }
+  return catalog->PassNumbers(numbers);
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> FilesAside(const Settings& settings) {
@@ -154,7 +168,8 @@ Status ClearOrphans(const Settings& settings, Catalog* catalog) {
   for (const std::string& name : removed) {
     ATTNDB_RETURN_IF_ERROR(fs->Remove(storage::JoinPath(dir, name)));
   }
-  return PutAside(settings, aside);
+  ATTNDB_RETURN_IF_ERROR(PutAside(settings, aside));
+  return PassNumbersAside(settings, catalog);
 }
 
 }  // namespace attndb::store

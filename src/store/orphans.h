@@ -5,7 +5,8 @@
 // names yet, or any more: such are removed, as are temporary files and what is derived from known
 // segments. All others were once in a catalog: in a newer one than this, which was lost or
 // exchanged for an older one. They go to the folder aside/ of the store, and come back when a
-// catalog knows them. A store with files of another store is not opened.
+// catalog knows them. Their numbers are not handed out meanwhile, so that nothing else has their
+// names then. A store with files of another store is not opened.
 //
 // A mark of a segment whose id this catalog never handed out is a newer one's, and speaks of
 // nothing. A store none of whose files are there is not opened to be written: its disk is absent,

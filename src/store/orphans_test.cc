@@ -1,5 +1,6 @@
 // Goal:   of the files that the catalog does not know, those go that nobody can miss, and others
-//         are put aside; nothing is written where the disk of its own files is absent.
+//         are put aside, and keep their numbers; nothing is written where the disk of its own
+//         files is absent.
 // Method: files of made-up names beside those of a small store, which is opened again.
 #include "store/orphans.h"
 
@@ -30,11 +31,14 @@ class OrphansTest : public StoreTest {
     ATTNDB_EXPECT_OK(Store({1}, {.name = "a"}).status());
     segment_ = FirstOf("a", 1).chain.entries[0].segment->id();
     store_.reset();
-    end_ = *(*Catalog::Open({.path = dir_.File("store/catalog.db"), .read_only = true}))
-                ->EndOfNumbers();
+    end_ = EndOfNumbers();
   }
   ~OrphansTest() override { store_.reset(); }  // While its files are there.
 
+  uint64_t EndOfNumbers() const {
+    return *(*Catalog::Open({.path = dir_.File("store/catalog.db"), .read_only = true}))
+                ->EndOfNumbers();
+  }
   Status OpenStatus() {
     store_.reset();
     return ContextStore::Open(
@@ -120,6 +124,29 @@ TEST_F(OrphansTest, WhatIsPutAsideIsDurableThere) {
   ATTNDB_ASSERT_OK(OpenStatus());
   EXPECT_THAT(synced, Contains(dir_.File("store/aside")));
   EXPECT_THAT(synced, Contains(dir_.File("store")));
+}
+
+// Else what is stored next would have the name that it needs when it comes back.
+TEST_F(OrphansTest, NumbersOfWhatLiesAsideAreNotHandedOut) {
+  Make(InSegments(NameOf({.segment_id = end_ + 10})));
+  ATTNDB_ASSERT_OK(OpenStatus());
+  EXPECT_EQ(EndOfNumbers(), end_ + 11);
+  Make(InSegments(NameOf({segment_, "planes", end_ + 1000})));
+  ATTNDB_ASSERT_OK(OpenStatus());
+  EXPECT_EQ(EndOfNumbers(), end_ + 1001);
+  Make(Aside(NameOf({.segment_id = end_ + 2000})));  // A crash came before its number was passed.
+  for (int i = 0; i < 2; ++i) {
+    ATTNDB_ASSERT_OK(OpenStatus());
+    EXPECT_EQ(EndOfNumbers(), end_ + 2001);
+  }
+}
+
+TEST_F(OrphansTest, ANumberThatIsMadeUpUsesUpNoOthers) {
+  const std::string made_up = NameOf({.segment_id = UINT64_MAX});
+  Make(InSegments(made_up));
+  ATTNDB_ASSERT_OK(OpenStatus());
+  EXPECT_EQ(PlaceOf(made_up), Place::kAside);
+  EXPECT_EQ(EndOfNumbers(), end_);
 }
 
 TEST_F(OrphansTest, WhatCanNotBeRemovedOrPutAsideIsTold) {

@@ -24,6 +24,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,10 @@ class Catalog {
   int64_t ExpiryNow() const { return core_.ExpiryNow(); }
   // Ids and generations from here on were never handed out.
   Result<uint64_t> EndOfNumbers() const { return core_.EndOfNumbers(); }
+  // Ids and generations up to the largest of these, which another catalog of the store has handed
+  // out, are not handed out from here on, after another open either. Those that no catalog can have
+  // come to are left out.
+  Status PassNumbers(std::span<const uint64_t> numbers) { return core_.PassNumbers(numbers); }
   // Segments that the writer forgot when it opened.
   const std::vector<SegmentId>& forgotten() const { return core_.forgotten(); }
   // O(log of all).

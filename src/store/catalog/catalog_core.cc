@@ -21,6 +21,8 @@ constexpr size_t kMaxTouches = 4096;
 constexpr int64_t kNumbersReserved = 64;  // A crash leaves at most so many unused.
 // Far beyond what is ever handed out, and far from where a sum would overflow.
 constexpr int64_t kMaxNumber = int64_t{1} << 62;
+// No catalog comes so far by itself: such a number is made up, and behind it would be too few.
+constexpr uint64_t kMadeUp = kMaxNumber / 2;
 
 // Size, time and inode of a file, as text; "0" bytes and a missing file look alike.
 std::string FileStamp(const std::string& path) {
@@ -211,6 +213,21 @@ Result<uint64_t> CatalogCore::EndOfNumbers() const {
   Query query = database_->Select("SELECT next_segment FROM meta");
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
   return static_cast<uint64_t>(found ? std::max<int64_t>(query.Int(0), 0) : 0);
+}
+
+Status CatalogCore::PassNumbers(std::span<const uint64_t> numbers) {
+  int64_t next = 0;
+  for (const uint64_t number : numbers) {
+    if (number < kMadeUp) next = std::max(next, static_cast<int64_t>(number) + 1);
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t end, EndOfNumbers());
+  MutexLock lock(&mutex_);
+  next_number_ = std::max(next_number_, next);
+  if (static_cast<uint64_t>(next) <= end) return {};  // The usual case costs no sync.
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      "UPDATE meta SET next_segment = ?1 WHERE next_segment BETWEEN 1 AND ?1", next));
+  return Commit(&transaction);
 }
 
 int64_t CatalogCore::Now() const { return options_.clock ? options_.clock() : SystemNowMicros(); }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -60,6 +61,8 @@ class CatalogCore {
   // A number greater than all before it, for a segment or a companion. Durable before it returns:
   // never handed out twice.
   Result<int64_t> ReserveNumber() ATTNDB_EXCLUDES(mutex_);
+  // As Catalog.
+  Status PassNumbers(std::span<const uint64_t> numbers) ATTNDB_EXCLUDES(mutex_);
 
   int64_t Now() const;
   // The time by which contexts expire: a clock that jumps ahead while the store is open makes none

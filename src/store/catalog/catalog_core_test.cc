@@ -107,6 +107,28 @@ TEST_F(CatalogTest, ANumberIsHandedOutOnlyOnceItIsDurable) {
   EXPECT_EQ(harness_->EndOfNumbers().value(), 129u);
 }
 
+TEST_F(CatalogTest, NumbersThatArePassedAreNotHandedOut) {
+  EXPECT_EQ(harness_->segments()->ReserveId().value(), 1);
+  ATTNDB_ASSERT_OK(harness_->PassNumbers(std::vector<uint64_t>{3, 40, 7}));
+  EXPECT_EQ(harness_->EndOfNumbers().value(), 65u);  // They were reserved before.
+  EXPECT_EQ(harness_->segments()->ReserveId().value(), 41);
+  ATTNDB_ASSERT_OK(harness_->PassNumbers(std::vector<uint64_t>{100}));
+  EXPECT_EQ(harness_->EndOfNumbers().value(), 101u);
+  EXPECT_EQ(harness_->segments()->ReserveId().value(), 101);
+  ATTNDB_ASSERT_OK(harness_->PassNumbers(std::vector<uint64_t>{500}));
+  harness_.Reopen();
+  EXPECT_EQ(harness_->segments()->ReserveId().value(), 501);
+}
+
+TEST_F(CatalogTest, NumbersThatNoCatalogComesToArePassedByNone) {
+  const uint64_t end = harness_->EndOfNumbers().value();
+  const std::vector<uint64_t> numbers = {uint64_t{1} << 61, uint64_t{1} << 63, UINT64_MAX};
+  ATTNDB_ASSERT_OK(harness_->PassNumbers(numbers));
+  ATTNDB_ASSERT_OK(harness_->PassNumbers({}));
+  EXPECT_EQ(harness_->EndOfNumbers().value(), end);
+  EXPECT_EQ(harness_->segments()->ReserveId().value(), static_cast<SegmentId>(end));
+}
+
 TEST_F(CatalogTest, ANextNumberThatCantBeIsRefused) {
   constexpr int64_t kMost = int64_t{1} << 62;
   harness_.Close();

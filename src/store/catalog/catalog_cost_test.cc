@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "store/catalog/catalog_test_util.h"
+#include "store/catalog/prefix_index.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -100,6 +101,26 @@ class CatalogCost : public ::testing::Test {
       EXPECT_LE(more.num_scanned, cost.num_scanned) << more.scans;
     }
   }
+  // What the tenant's lookups of tokens from `first` on cost that it has not: steps and rows that
+  // were scanned, of each.
+  static std::vector<int64_t> CostsOfMisses(CatalogHarness* store, TenantId tenant, TokenId first) {
+    store->set_tenant(tenant);
+    std::vector<int64_t> costs;
+    for (const size_t num_tokens : {size_t{30}, size_t{kBlockTokens}, size_t{kPrefixTokens}}) {
+      const std::vector<TokenId> tokens = Range(first, num_tokens);
+      const std::function<void(CatalogHarness*)> calls[] = {
+          [&](CatalogHarness*) { EXPECT_FALSE(store->Longest(tokens)); },
+          [&](CatalogHarness*) {
+            EXPECT_FALSE((*store)->prefixes()->Explain(store->Query(tokens))->best);
+          }};
+      for (const auto& call : calls) {
+        call(store);  // Statements are prepared.
+        const Cost cost = CostOf(store, call);
+        costs.insert(costs.end(), {cost.num_steps, cost.num_scanned});
+      }
+    }
+    return costs;
+  }
   // Each context may add a share, the first twenty's with half of it to spare; 50 times as many
   // that were compared with each other would take 2,500 times as much.
   void ExpectProportional(const std::function<void(CatalogHarness*)>& call, bool to_own) {
@@ -144,6 +165,29 @@ TEST_F(CatalogCost, OfALookup) {
     ATTNDB_EXPECT_OK((*store)->companions()->WishesOf(1));
     (*store)->contexts()->Touch(ContextId{9});
   });
+}
+
+// To the step, so that no time that it takes can tell.
+TEST_F(CatalogCost, OfALookupIsTheSameWhetherAnotherTenantHasThePrefixOrNobodyHas) {
+  constexpr TokenId kTheirs = 50'000;
+  constexpr TokenId kNobodys = 90'000;
+  CatalogHarness* const store = beside_others_.get();
+  const TenantId theirs = (*store)->owners()->EnsureTenant("tenant1")->id;
+  const TenantId others[] = {store->tenant(), (*store)->owners()->EnsureTenant("has nothing")->id};
+  std::vector<std::vector<int64_t>> before;
+  for (const TenantId other : others) before.push_back(CostsOfMisses(store, other, kTheirs));
+  store->set_tenant(theirs);
+  const std::vector<TokenId> prefix = Range(kTheirs, kPrefixTokens);
+  const auto look = [&](CatalogHarness*) { (void)store->Longest(prefix); };
+  const int64_t num_steps_of_miss = CostOf(store, look).num_steps;
+  store->MustPublish(prefix);
+  EXPECT_GT(CostOf(store, look).num_steps, num_steps_of_miss);  // To who has it.
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::vector<int64_t> behind = CostsOfMisses(store, others[i], kTheirs);
+    EXPECT_GT(behind[0], 0);
+    EXPECT_EQ(behind, before[i]);
+    EXPECT_EQ(behind, CostsOfMisses(store, others[i], kNobodys));
+  }
 }
 
 // It counts the contexts that would match but are damaged or expired.
