@@ -63,8 +63,8 @@ def next_turn(figures: Figures) -> list[Row]:
 def beside(figures: Figures) -> list[Row]:
     def told(who: str) -> str:
         return (f"{figures[f'{who}/before']:.1f} → {figures[f'{who}/beside']:.1f} ms: "
-                f"{figures[f'{who}/ratio']:.2f} ×, {figures[f'{who}/longest']:,.0f} ms at most; the "
-                f"prompt {figures[f'{who}/prompt'] / 1000:.1f} s")
+                f"{figures[f'{who}/ratio']:.2f} ×, {figures[f'{who}/longest']:,.0f} ms at most; "
+                f"the prompt {figures[f'{who}/prompt'] / 1000:.1f} s")
 
     return [("time per token of 3 replies while a prompt of 7,900 tokens is read", "≤ 2 ×",
              told("attndb"), told(PEER), figures["attndb/ratio"] <= 2)]
@@ -109,8 +109,8 @@ def flags(figures: Figures) -> str:
     found = [f"`{flag}` {figures[f'{flag}/together']:.1f} tokens/s, "
              f"{figures[f'{flag}/prompt'] / 1000:.1f} s"
              for flag in sorted({key.rpartition("/")[0] for key in figures})]
-    return ("llama-server's flags, by 8 conversations of 4,000 tokens that reply together and by the "
-            f"time to read one: {'; '.join(found)}.")
+    return ("llama-server's flags, by 8 conversations of 4,000 tokens that reply together and by "
+            f"the time to read one: {'; '.join(found)}.")
 
 
 def source(name: str, part: dict[str, Any]) -> str:

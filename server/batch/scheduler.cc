@@ -156,8 +156,8 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
   uint64_t budget = PromptBudget(parts->size());
-  auto num_left = static_cast<uint64_t>(std::ranges::count_if(
-      active_, [](const std::shared_ptr<Turn>& turn) {
+  auto num_left =
+      static_cast<uint64_t>(std::ranges::count_if(active_, [](const std::shared_ptr<Turn>& turn) {
         return !turn->decodes() && turn->awaited_.empty();
       }));
   for (auto next = active_.begin(); next != active_.end() && budget > 0;) {

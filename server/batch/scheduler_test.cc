@@ -56,15 +56,14 @@ class SchedulerTest : public BatchTest {
           db_->Store(start.session, first, {.name = std::to_string(num_tokens), .pin = true}));
     }
     for (const char* const name : {"20", "40"}) ATTNDB_ASSERT_OK(db_->Drop(name));
-    Event begun;
-    compact_ = std::thread([this, &begun] {
-      ATTNDB_EXPECT_OK(db_->Compact({.progress = [&](uint64_t, uint64_t) {
-        begun.Set();
+    compact_ = std::thread([this] {
+      ATTNDB_EXPECT_OK(db_->Compact({.progress = [this](uint64_t, uint64_t) {
+        compact_begun_.Set();
         compact_goes_on_.Await();
         return true;
       }}));
     });
-    begun.Await();
+    compact_begun_.Await();
     ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));
     conversations_->Keep("", "full", SessionOf("", {1, 2, 3}), {1, 2, 3});
   }
@@ -76,7 +75,7 @@ class SchedulerTest : public BatchTest {
     BatchTest::TearDown();
   }
 
-  Event gate_, compact_goes_on_;
+  Event gate_, compact_begun_, compact_goes_on_;
   std::thread compact_;
 };
 

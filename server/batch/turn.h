@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/db.h"
 #include "attndb/options.h"
 #include "attndb/session.h"
 #include "attndb/status.h"

@@ -89,7 +89,7 @@ Result<llama::LogitRows> RunPlain(const llama::LlamaEngine& engine, std::span<co
 // A token of a reply, and the two that decide there: the model's choice, and the reply's, or the
 // next likeliest where that is the model's, too, as `ask --check` has it.
 struct Choice {
-  size_t index = 0;  // Of the token.
+  size_t index = 0;  // The token's.
   TokenId best = 0;
   TokenId rival = 0;
   bool differs = false;

@@ -173,7 +173,7 @@ TEST_F(CatalogCost, OfALookupIsTheSameWhetherAnotherTenantHasThePrefixOrNobodyHa
   constexpr TokenId kNobodys = 90'000;
   CatalogHarness* const store = beside_others_.get();
   const TenantId theirs = (*store)->owners()->EnsureTenant("tenant1")->id;
-  const TenantId others[] = {store->tenant(), (*store)->owners()->EnsureTenant("has nothing")->id};
+  const TenantId others[] = {store->tenant(), (*store)->owners()->EnsureTenant("has-nothing")->id};
   std::vector<std::vector<int64_t>> before;
   for (const TenantId other : others) before.push_back(CostsOfMisses(store, other, kTheirs));
   store->set_tenant(theirs);
