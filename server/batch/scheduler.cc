@@ -7,14 +7,11 @@
 #include <utility>
 
 #include "engines/llama/reply.h"
-#include "server/batch/moving_mean.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {
 namespace {
 
-constexpr uint64_t kMinBudget = 8;      // Tokens of prompts in a pass, however slow they are.
-constexpr double kUnmeasuredShare = 8;  // Budget before anything was measured, of the whole.
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 
 }  // namespace
@@ -155,7 +152,9 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 }
 
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
-  uint64_t budget = PromptBudget(parts->size());
+  const uint64_t num_replies = parts->size();
+  uint64_t budget = times_.PromptBudget(
+      num_replies, engine_->options().ubatch_tokens - num_replies, options_.stall_factor);
   auto num_left =
       static_cast<uint64_t>(std::ranges::count_if(active_, [](const std::shared_ptr<Turn>& turn) {
         return !turn->decodes() && turn->awaited_.empty();
@@ -182,18 +181,6 @@ Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
     ATTNDB_RETURN_IF_ERROR(turn->session_.SetPlan("full"));
   }
   return llama::MakeRoom(request.generate.prefill.window, turn->rest().size(), &turn->session_);
-}
-
-// Tokens of prompts in a pass with so many replies.
-uint64_t Scheduler::PromptBudget(uint64_t num_replies) const {
-  const uint64_t most = engine_->options().ubatch_tokens - num_replies;
-  if (num_replies == 0) return most;
-  double tokens = static_cast<double>(most) / kUnmeasuredShare;
-  if (prompt_token_seconds_ > 0 && reply_pass_seconds_ > 0) {
-    tokens = (options_.stall_factor - 1) * reply_pass_seconds_ / prompt_token_seconds_;
-  }
-  const auto wanted = static_cast<uint64_t>(std::min(tokens, static_cast<double>(most)));
-  return std::min(most, std::max(kMinBudget, wanted));
 }
 
 void Scheduler::Run(const std::vector<Part>& parts) {
@@ -249,14 +236,9 @@ void Scheduler::Learn(std::span<const Part> parts, double seconds) {
   counts_.num_passes.fetch_add(1);
   counts_.num_prompt_tokens.fetch_add(num_prompt_tokens);
   counts_.num_reply_tokens.fetch_add(num_replies);
-  if (num_prompt_tokens == 0) {
-    Pace(parts, seconds);
-    return Average(seconds, &reply_pass_seconds_);
-  }
-  const double added = seconds - (num_replies > 0 ? reply_pass_seconds_ : 0);
-  if (added <= 0) return;
-  Average(added / static_cast<double>(num_prompt_tokens), &prompt_token_seconds_);
-  conversations_->prices().LearnRun(prompt_token_seconds_);
+  times_.Learn(num_replies, num_prompt_tokens, seconds);
+  if (num_prompt_tokens == 0) return Pace(parts, seconds);
+  conversations_->prices().LearnRun(times_.prompt_token_seconds());
 }
 
 void Scheduler::Pace(std::span<const Part> parts, double seconds) {

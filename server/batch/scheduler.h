@@ -31,6 +31,7 @@
 #include "engines/llama/llama_engine.h"
 #include "server/batch/conversations.h"
 #include "server/batch/pacer.h"
+#include "server/batch/pass_times.h"
 #include "server/batch/turn.h"
 
 namespace attndb::server {
@@ -88,7 +89,6 @@ class Scheduler {
   void AddReplyParts(std::vector<Part>* parts);
   void AddPromptParts(std::vector<Part>* parts);
   static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
-  uint64_t PromptBudget(uint64_t num_replies) const;
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
@@ -119,8 +119,7 @@ class Scheduler {
   // The thread's.
   Turns active_;
   std::atomic<size_t> num_active_ = 0;
-  double reply_pass_seconds_ = 0;    // A pass without prompts, lately.
-  double prompt_token_seconds_ = 0;  // What a prompt's token adds to one.
+  PassTimes times_;
   Pacer pacer_;
 
   std::thread thread_;  // Last: it uses all of the above.
