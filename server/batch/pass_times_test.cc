@@ -62,7 +62,7 @@ TEST(PassTimesTest, ThePassesOfADeepPromptKeepWithinTheFactor) {
   };
   PassTimes times;
   times.Learn(3, 0, kReplies);
-  times.Learn(0, 64, 64 * token_seconds(0));  // Of their own prompts.
+  times.Learn(0, 64, 64 * token_seconds(0));  // Their own prompts.
   double sum = 0;
   double longest = 0;
   uint64_t num_passes = 0;
