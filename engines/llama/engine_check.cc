@@ -11,11 +11,6 @@ namespace {
 
 constexpr uint32_t kCellPad = 256;
 
-double GapOf(std::span<const float> logits, TokenId a, TokenId b) {
-  return static_cast<double>(logits[static_cast<size_t>(a)]) -
-         static_cast<double>(logits[static_cast<size_t>(b)]);
-}
-
 // Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
 // and runs beside it.
 Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId> prompt,

@@ -60,6 +60,10 @@ TokenId RunnerUp(std::span<const float> logits, TokenId best) {
   return static_cast<TokenId>(second);
 }
 
+double GapOf(std::span<const float> logits, TokenId a, TokenId b) {
+  return double{logits[static_cast<size_t>(a)]} - double{logits[static_cast<size_t>(b)]};
+}
+
 Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t vocab_size) {
   ATTNDB_RETURN_IF_ERROR(CheckSampler(options));
   TokenSampler sampler;

@@ -21,6 +21,8 @@ namespace attndb::llama {
 TokenId ArgMax(std::span<const float> logits);
 // Likewise, of all but that of `best`. REQUIRES: logits.size() >= 2.
 TokenId RunnerUp(std::span<const float> logits, TokenId best);
+// How far `b` lies below `a`.
+double GapOf(std::span<const float> logits, TokenId a, TokenId b);
 
 class TokenSampler {
  public:

@@ -123,6 +123,12 @@ void BatchTest::Open(const std::string& kind) {
   Open(kind, llama::TinyOptions(llama::HookVariant::kRewrite));
 }
 
+DB BatchTest::OpenSmall() const {
+  return *DB::Open(directory_.File("small"),
+                   {.query_sample = 0,
+                    .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()});
+}
+
 void BatchTest::StartScheduler(const SchedulerOptions& options) {
   scheduler_.emplace(&*engine_, &*conversations_, options);
 }

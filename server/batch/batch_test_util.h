@@ -73,6 +73,8 @@ class BatchTest : public ::testing::Test {
   void Open(const std::string& kind, llama::EngineOptions options,
             const ConversationOptions& conversations = {});
   void Open(const std::string& kind = "llama");
+  // Another store, with memory for some 30 tokens.
+  DB OpenSmall() const;
   // Once what each turn gives alone is known.
   void StartScheduler(const SchedulerOptions& options = {});
   void TearDown() override;

@@ -124,11 +124,7 @@ TEST_F(CutTurnsTest, WhatIsNoConversationIsNotKeptWhenItIsCut) {
 TEST_F(CutTurnsTest, TokensAreCountedHoweverTheirTurnEnds) {
   Open();
   // Its memory ends with the reply.
-  ATTNDB_ASSERT_OK_AND_ASSIGN(
-      const DB small,
-      DB::Open(directory_.File("small"),
-               {.query_sample = 0,
-                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
+  const DB small = OpenSmall();
   StartScheduler();
   uint64_t num_counted = 0;
   const auto counted = [&](const TurnRequest& request, const DB& db,

@@ -464,12 +464,8 @@ TEST_F(SchedulerTest, ATurnThatFailsHarmsNoOther) {
   const TurnRequest drawn = Request("drawn", 40, 2, Drawn(20, 2));
   const llama::Generation good_alone = Alone(good);
   const llama::Generation drawn_alone = Alone(drawn);
-  // Its store has memory for some 30 tokens: it fails while its prompt is read, or its reply.
-  ATTNDB_ASSERT_OK_AND_ASSIGN(
-      const DB small,
-      DB::Open(directory_.File("small"),
-               {.query_sample = 0,
-                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
+  // Its store has little memory: it fails while its prompt is read, or its reply.
+  const DB small = OpenSmall();
   StartScheduler();
   Block();
   const auto poor = std::make_shared<RecordingListener>();
@@ -496,11 +492,7 @@ TEST_F(SchedulerTest, ATurnThatFailsHarmsNoOther) {
 TEST_F(SchedulerTest, WhoLacksMemoryWaitsForStoresWhileOthersGoOn) {
   Open();
   StoreBehindACompact();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(
-      const DB small,
-      DB::Open(directory_.File("small"),
-               {.query_sample = 0,
-                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
+  const DB small = OpenSmall();
   StartScheduler();
   const auto poor = std::make_shared<RecordingListener>();
   ATTNDB_ASSERT_OK(

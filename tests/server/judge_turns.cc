@@ -96,10 +96,6 @@ struct Choice {
   double gap = 0;  // In the run that judges.
 };
 
-double GapOf(const std::vector<float>& logits, TokenId best, TokenId rival) {
-  return double{logits[static_cast<size_t>(best)]} - double{logits[static_cast<size_t>(rival)]};
-}
-
 std::vector<Choice> ChoicesOf(const Tokens& tokens, const std::vector<Range>& replies,
                               const llama::LogitRows& rows) {
   std::vector<Choice> choices;
@@ -109,7 +105,7 @@ std::vector<Choice> ChoicesOf(const Tokens& tokens, const std::vector<Range>& re
       const TokenId best = llama::ArgMax(logits);
       const bool differs = best != tokens[i];
       const TokenId rival = differs ? tokens[i] : llama::RunnerUp(logits, best);
-      choices.push_back({i, best, rival, differs, GapOf(logits, best, rival)});
+      choices.push_back({i, best, rival, differs, llama::GapOf(logits, best, rival)});
     }
   }
   return choices;
@@ -172,7 +168,7 @@ class Judge {
       ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, way));
       for (size_t i = 0; i < choices.size(); ++i) {
         const Choice& choice = choices[i];
-        const double gap = GapOf(rows[choice.index - 1], choice.best, choice.rival);
+        const double gap = llama::GapOf(rows[choice.index - 1], choice.best, choice.rival);
         least[i] = std::min(least[i], gap);
         most[i] = std::max(most[i], gap);
       }
