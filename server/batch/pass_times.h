@@ -1,13 +1,19 @@
 // What passes of the model took lately, and how many tokens of prompts one may take beside replies.
 //
 // Model:   a pass with replies and n tokens of prompts takes as long as one without prompts, and n
-//          times what a prompt's token adds; both are means of what was measured lately, so that
-//          they follow prompts that deepen.
+//          times what a prompt's token adds. The first is the median of passes without prompts
+//          that had as many replies: one that something else slowed, as the arrival of a long
+//          prompt does, changes nothing. The other is a mean of what was measured lately, so that
+//          it follows prompts that deepen.
+// Upkeep:  while prompts are read, a pass goes without them every now and then, to be measured: at
+//          once where the number of replies has changed, and the more seldom the more were
+//          measured, down to one in 28.
 // Threads: none.
 #ifndef ATTNDB_SERVER_BATCH_PASS_TIMES_H_
 #define ATTNDB_SERVER_BATCH_PASS_TIMES_H_
 
 #include <cstdint>
+#include <deque>
 
 namespace attndb::server {
 
@@ -16,16 +22,22 @@ class PassTimes {
   // What a pass has run, and how long it took.
   void Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds);
 
-  // Tokens of prompts, at most `most` and at least one, with which a pass takes at most
-  // stall_factor times as long as without. Alone, prompts take `most`; before anything was
-  // measured, an eighth of it.
+  // Tokens of prompts, at most `most`, with which the next pass takes at most stall_factor times as
+  // long as without: at least one, or none, where it is to be measured without. Alone, prompts take
+  // `most`; before the time of one was measured, an eighth of it.
   uint64_t PromptBudget(uint64_t num_replies, uint64_t most, double stall_factor) const;
 
   // What a prompt's token adds to a pass; 0 before one was run.
   double prompt_token_seconds() const { return prompt_token_seconds_; }
 
  private:
-  double reply_pass_seconds_ = 0;  // A pass without prompts; 0 before one was run.
+  // A pass without prompts. Precondition: one was measured.
+  double ReplyPassSeconds() const;
+  bool IsKnown(uint64_t num_replies) const;
+
+  uint64_t num_replies_ = 0;          // Of the passes measured.
+  std::deque<double> reply_seconds_;  // The last passes without prompts, the oldest first.
+  uint64_t num_passes_since_ = 0;     // With replies and prompts, since the last without prompts.
   double prompt_token_seconds_ = 0;
 };
 

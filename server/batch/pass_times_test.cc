@@ -22,12 +22,23 @@ TEST(PassTimesTest, PromptsAloneTakeAll) {
   EXPECT_NEAR(times.prompt_token_seconds(), 5.0 / 512, 1e-12);
 }
 
-TEST(PassTimesTest, UntilBothWereMeasuredPromptsTakeAnEighth) {
+TEST(PassTimesTest, BesideRepliesOfUnknownTimeNoneIsRun) {
   PassTimes times;
+  times.Learn(0, 512, 5);
+  EXPECT_EQ(times.PromptBudget(1, kMost, 2), 0u);
+  times.Learn(1, 0, 0.02);
+  EXPECT_GT(times.PromptBudget(1, kMost, 2), 0u);
+  EXPECT_EQ(times.PromptBudget(2, kMost, 2), 0u) << "two take longer than one";
+  times.Learn(2, 0, 0.03);
+  EXPECT_GT(times.PromptBudget(2, kMost, 2), 0u);
+  EXPECT_EQ(times.PromptBudget(1, kMost, 2), 0u) << "what one took is long ago";
+}
+
+TEST(PassTimesTest, UntilATokenIsMeasuredPromptsTakeAnEighth) {
+  PassTimes times;
+  times.Learn(1, 0, 0.02);
   EXPECT_EQ(times.PromptBudget(1, kMost, 2), kMost / 8);
   EXPECT_EQ(times.PromptBudget(1, 3, 2), 1u);
-  times.Learn(0, 512, 5);
-  EXPECT_EQ(times.PromptBudget(1, kMost, 2), kMost / 8);
 }
 
 TEST(PassTimesTest, SoManyFitAsTheFactorAllows) {
@@ -54,6 +65,45 @@ TEST(PassTimesTest, APassThatWasFasterThanRepliesAloneTeachesNothing) {
   EXPECT_NEAR(times.prompt_token_seconds(), 0.005, 1e-12);
 }
 
+// Passes with prompts until one without is due; each is as long as the model says.
+uint64_t PassesUntilMeasured(PassTimes* times) {
+  uint64_t num_passes = 0;
+  for (;; ++num_passes) {
+    const uint64_t num = times->PromptBudget(1, kMost, 2);
+    if (num == 0) return num_passes;
+    times->Learn(1, num, 0.02 + 0.005 * static_cast<double>(num));
+  }
+}
+
+TEST(PassTimesTest, TheMoreWereMeasuredTheMoreSeldomOneGoesWithoutPrompts) {
+  PassTimes times;
+  times.Learn(0, 100, 0.5);
+  for (const uint64_t passes : {3, 6, 9, 12, 15, 18, 21, 24, 27, 27, 27}) {
+    times.Learn(1, 0, 0.02);
+    EXPECT_EQ(PassesUntilMeasured(&times), passes);
+    EXPECT_EQ(times.PromptBudget(0, kMost, 2), kMost) << "no reply is slowed";
+  }
+}
+
+TEST(PassTimesTest, PassesThatSomethingElseSlowedChangeNothing) {
+  PassTimes times;
+  times.Learn(0, 100, 0.5);
+  for (int i = 0; i < 5; ++i) times.Learn(3, 0, 0.02);
+  for (int i = 0; i < 4; ++i) times.Learn(3, 0, 0.5);  // A long prompt arrives.
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u);
+}
+
+TEST(PassTimesTest, RepliesThatDeepenAreMeasuredAgainWhilePromptsAreRead) {
+  PassTimes times;
+  times.Learn(0, 100, 0.5);
+  for (int i = 0; i < 9; ++i) times.Learn(3, 0, 0.02);
+  for (int i = 0; i < 500; ++i) {
+    const uint64_t num = times.PromptBudget(3, kMost, 2);
+    times.Learn(3, num, 0.042 + 0.005 * static_cast<double>(num));
+  }
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 8u);
+}
+
 // A prompt of 8,192 tokens, the last of which costs five times the first, beside three replies.
 TEST(PassTimesTest, ThePassesOfADeepPromptKeepWithinTheFactor) {
   constexpr double kReplies = 0.022;
@@ -61,7 +111,6 @@ TEST(PassTimesTest, ThePassesOfADeepPromptKeepWithinTheFactor) {
     return 0.002 + 0.008 * static_cast<double>(depth) / 8192;
   };
   PassTimes times;
-  times.Learn(3, 0, kReplies);
   times.Learn(0, 64, 64 * token_seconds(0));  // Their own prompts.
   double sum = 0;
   double longest = 0;

@@ -94,6 +94,7 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["import", "--safetensors", "{dir}/a.txt"], USAGE, "a.txt"),
     (["import", "{dir}/a.txt", "--fingerprint", "x"], USAGE, "--fingerprint goes with"),
     (["serve", "--port", "99999"], USAGE, "--port.*found '99999'"),
+    (["serve", "--stall-factor", "0.9"], USAGE, "--stall-factor.*from 1 .*found '0.9'"),
     (["serve", "--keys", "{dir}/no.json"], NOT_FOUND, "no.json"),
 ]
 
