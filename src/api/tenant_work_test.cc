@@ -119,7 +119,8 @@ TEST_F(TenantWorkTest, WhatATenantIsToldIsTheSameWhateverOthersHaveDone) {
   const DBStats theirs = *other.Stats();
   EXPECT_GE(theirs.num_companions_built, 2u * kTurns);
   EXPECT_GT(theirs.bytes_merged, 0u);
-  EXPECT_GE(theirs.num_evictions, 2u * kTurns);
+  // Not of each turn: a file that is removed a little later leaves room for the last import.
+  EXPECT_GE(theirs.num_evictions, uint64_t{kTurns});
   EXPECT_FALSE(theirs.evicted.empty());
 }
 
