@@ -78,7 +78,7 @@ uint64_t PassesUntilMeasured(PassTimes* times) {
 TEST(PassTimesTest, TheMoreWereMeasuredTheMoreSeldomOneGoesWithoutPrompts) {
   PassTimes times;
   times.Learn(0, 100, 0.5);
-  for (const uint64_t passes : {3, 6, 9, 12, 15, 18, 21, 24, 27, 27, 27}) {
+  for (const uint64_t passes : {3U, 6U, 9U, 12U, 15U, 18U, 21U, 24U, 27U, 27U, 27U}) {
     times.Learn(1, 0, 0.02);
     EXPECT_EQ(PassesUntilMeasured(&times), passes);
     EXPECT_EQ(times.PromptBudget(0, kMost, 2), kMost) << "no reply is slowed";
