@@ -206,7 +206,12 @@ class ServePageTest(unittest.TestCase):
             f"{who}/{what}": 1000.0 if what == "answered" else 50.0
             for who in ("attndb", "llama-server")
             for what in ("alone", "beside", "grows", "answered", "whole")}}
-        self.assertEqual(serve.report({"connections": part}).count("| met |"), 2)
+        part["figures"]["default_stopped"] = 1.0
+        text = serve.report({"connections": part})
+        self.assertEqual(text.count("| met |"), 2)
+        self.assertIn("without, it answers nobody else", text)
+        part["figures"]["default_stopped"] = 0.0
+        self.assertNotIn("nobody", serve.report({"connections": part}))
         del part["figures"]["attndb/whole"]
         text = serve.report({"connections": part})
         self.assertNotIn("idle connections", text)

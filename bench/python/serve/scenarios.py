@@ -19,6 +19,7 @@ LAST_CHUNK = b"\r\n0\r\n\r\n"
 QUESTION = "\n\nSay in one sentence what the text above is about."
 MOST_RUN = 100  # Tokens of a prompt that is known: its last turn, the reply before it, no more.
 BEFORE_SECONDS = 5  # Replies are alone before a long prompt comes.
+STORY_TOKENS = 100
 BESIDE_TOKENS = 6000  # More than a reply gets while one is read, and within SmolLM2's window.
 
 
@@ -265,42 +266,56 @@ def read_answer(connection: socket.socket) -> bytes:
     return answer
 
 
+def story_request(num_tokens: int) -> bytes:
+    body = (b'{"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": %d, '
+            b'"temperature": 0, "stream": true, "ignore_eos": true}' % num_tokens)
+    return (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+            b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def unread(server: Server) -> int:
+    """Bytes that a server still has of a story that nobody reads: what the kernel does not hold."""
+    with socket.create_connection(("127.0.0.1", server.port)) as reading:
+        reading.sendall(story_request(STORY_TOKENS))
+        held, made = held_bytes(), len(read_answer(reading))
+    if made < 1.05 * held:
+        raise SystemExit(f"{server.name}: an answer of {made} B, of which the kernel holds "
+                         f"{held} B: no write waits")
+    return made - held
+
+
+@contextlib.contextmanager
+def clients_that_do_not_read(server: Server, num: int) -> Iterator[list[socket.socket]]:
+    """Clients that each ask for a story, until all are answered: what is left are connections."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(narrow_socket(server.port)) for _ in range(num)]
+        for slow in sockets:
+            slow.sendall(story_request(STORY_TOKENS))
+        wait_until_idle([server])
+        yield sockets
+
+
 def slow_readers(servers: Sequence[Server], num: int, rounds: int) -> Figures:
-    """Milliseconds a token of a reply, alone and beside clients that read nothing of theirs, once
-    these have been answered: of each answer the server still has what the kernel does not hold.
+    """Milliseconds a token of a reply, alone and beside clients that read nothing of theirs.
     `whole`: how many answers came to their end when they were read after that, none of it lost."""
     figures: Figures = {}
-    body = (b'{"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 100, '
-            b'"temperature": 0, "stream": true, "ignore_eos": true}')
-    request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-               b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     for server in turns(servers, 1):
         def reply_ms(server: Server = server) -> float:
             return token_ms(server.chat([user("Tell me a story.")], 64))
 
-        alone = statistics.median(reply_ms() for _ in range(rounds))
-        with socket.create_connection(("127.0.0.1", server.port)) as reading:
-            reading.sendall(request)
-            held, made = held_bytes(), len(read_answer(reading))
-        if made < 1.05 * held:
-            raise SystemExit(f"{server.name}: an answer of {made} B, of which the kernel holds "
-                             f"{held} B: no write waits")
-        sockets = []
-        for _ in range(num):
-            sockets.append(narrow_socket(server.port))
-            sockets[-1].sendall(request)
-        server.chat([user("Is it over?")], 2)
-        wait_until_idle([server])  # What is left are connections that nobody reads.
-        beside = statistics.median(reply_ms() for _ in range(rounds))
-        whole = 0
-        for slow in sockets:
-            whole += read_answer(slow).endswith(LAST_CHUNK)
-            slow.close()
-        figures[f"{server.name}/whole"] = whole
-        figures[f"{server.name}/alone"] = alone
-        figures[f"{server.name}/beside"] = beside
-        figures[f"{server.name}/unread_kb"] = (made - held) / 1000
+        figures[f"{server.name}/alone"] = statistics.median(reply_ms() for _ in range(rounds))
+        figures[f"{server.name}/unread_kb"] = unread(server) / 1000
+        with clients_that_do_not_read(server, num) as sockets:
+            figures[f"{server.name}/beside"] = statistics.median(reply_ms() for _ in range(rounds))
+            figures[f"{server.name}/whole"] = sum(
+                read_answer(slow).endswith(LAST_CHUNK) for slow in sockets)
     return figures
+
+
+def is_stopped(server: Server, num: int) -> bool:
+    """Whether as many clients that do not read keep others from being answered."""
+    with clients_that_do_not_read(server, num):
+        return not server.is_healthy()
 
 
 def start_seconds(servers: Sequence[Server], rounds: int) -> Figures:

@@ -117,10 +117,15 @@ class Bench:
                                          self.pick(1500, 500))
 
     def connections(self) -> Figures:
-        attndb, llama = self.attndb(), self.llama(4096, 4)
+        """llama-server with a thread for each connection, and what its own choice makes of it."""
+        readers = 50
+        attndb, llama = self.attndb(), self.llama(4096, 4, ("--threads-http", "64"))
         with running(attndb, llama):
             figures = scenarios.idle_connections([attndb], 1000)
-            return figures | scenarios.slow_readers([attndb, llama], 50, self.pick(5, 2))
+            figures |= scenarios.slow_readers([attndb, llama], readers, self.pick(5, 2))
+        llama = self.llama(4096, 4)
+        with running(llama):
+            return figures | {"default_stopped": float(scenarios.is_stopped(llama, readers))}
 
     def start(self) -> Figures:
         attndb, llama = self.attndb(), self.llama(8192, 1)
