@@ -31,6 +31,8 @@ namespace attndb::server {
 namespace {
 
 constexpr size_t kNumWorkers = 2;
+constexpr size_t kNumReaders = 1;  // For large bodies: nobody else waits for their tokens.
+constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, which they wait for.
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
@@ -125,6 +127,7 @@ class HttpServer final : public Server {
         prompts_(&engine_, &conversations_),
         log_(options.log, stderr),
         workers_(kNumWorkers),
+        readers_(kNumReaders),
         loaders_(kNumLoaders),
         following_(loaders_.get_executor()),
         waiters_(kNumWaiters),
@@ -139,7 +142,9 @@ class HttpServer final : public Server {
     service_.admission = &admission_;
     service_.log = &log_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
-      boost::asio::post(workers_, [this, call, work = std::move(work)] { Work(call, work); });
+      const bool is_large = call.request->body.size() > kLargeBody;
+      boost::asio::post(is_large ? readers_ : workers_,
+                        [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.run_loading = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -215,6 +220,7 @@ class HttpServer final : public Server {
   Service service_;
   RequestLog log_;
   boost::asio::thread_pool workers_;
+  boost::asio::thread_pool readers_;
   boost::asio::thread_pool loaders_;
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
@@ -349,6 +355,7 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   if (listener_ != nullptr) listener_->Drain(deadline, cut);
   if (gate_) gate_->Close();
   chores_.join();
+  readers_.join();  // They add to the workers, as the chores do.
   workers_.join();  // They add to the loaders and to the scheduler.
   loaders_.join();  // They add to the scheduler.
   scheduler_.reset();

@@ -120,7 +120,7 @@ struct StoreOptions {
   // Drops the context that the session continued from, in the commit that stores, if it is unnamed,
   // not pinned, and the session reused all of it: what it stored before.
   bool drop_base = false;
-  // Time to live since the last access; none = for ever.
+  // Time to live since the last access; none = for ever. See DB::SetTtl.
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;  // Never evicted, never expired.
 };

@@ -109,6 +109,28 @@ class MemoryLimitTest : public DBFixture {
     options.host_memory_bytes = kLimit;
     Open(options);
   }
+  // A machine of our own, as its files tell of it.
+  void WriteOfMachine(const std::string& path, const std::string& content) {
+    const std::filesystem::path file = dir_.File("machine" + path);
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << content;
+  }
+  void OpenOnMachine(DBOptions options) {
+    db_.reset();
+    options.clock = [this] { return now_us_; };
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const auto database, internal::Database::Open(store(), options, storage::PosixFileSystem(),
+                                                      {.machine_root = dir_.File("machine")}));
+    db_.emplace(internal::DbAccess::Wrap(database));
+  }
+  void OpenInContainer(uint64_t free_bytes, const DBOptions& options) {
+    WriteOfMachine("/proc/meminfo", "MemAvailable: 8388608 kB\n");
+    WriteOfMachine("/proc/self/cgroup", "0::/\n");
+    WriteOfMachine("/sys/fs/cgroup/memory.max", std::to_string(1024 * kMiB) + "\n");
+    WriteOfMachine("/sys/fs/cgroup/memory.current",
+                   std::to_string(1024 * kMiB - free_bytes) + "\n");
+    OpenOnMachine(options);
+  }
   static ModelSpec OneLayer(uint32_t num_q_heads, uint32_t num_kv_heads, uint32_t dim,
                             const std::string& fingerprint) {
     LayerSpec layer;
@@ -236,8 +258,8 @@ class MemoryLimitTest : public DBFixture {
 };
 
 TEST_F(MemoryLimitTest, SampledQueriesAreCounted) {
-  OpenWith({.query_sample = 16.0});
   PeakMemory peak;
+  OpenWith({.query_sample = 16.0});
   RunWithSampledQueries();
   EXPECT_LE(peak.Stop(), kLimit + kBeyond);
   EXPECT_LE(db_->Stats()->memory_bytes, kLimit);
@@ -245,26 +267,31 @@ TEST_F(MemoryLimitTest, SampledQueriesAreCounted) {
 
 TEST_F(MemoryLimitTest, SparsePlansTakeNoMoreThanTheLimit) {
   ImportLong();
-  OpenWith({});
+  db_.reset();
   PeakMemory peak;
+  OpenWith({});
   RunSparsePlans();
   EXPECT_LE(peak.Stop(), kLimit + kBeyond);
 }
 
 TEST_F(MemoryLimitTest, AManifestThatWasExtendedIsRefusedBeforeItIsHeld) {
   StoreAndExtendManifests(256 * kMiB);
-  OpenWith({});
+  db_.reset();
   PeakMemory peak;
+  OpenWith({});
   EXPECT_THAT(ReadExtended(), FailsWith(StatusCode::kCorruption, HasSubstr("manifest")));
   EXPECT_LE(peak.Stop(), kBeyond);
 }
 
-// Sampled q, scratch and the manifest would each by itself take more than is allowed.
+// Sampled q, scratch and the manifest would each by itself take more than is allowed: three
+// quarters of what a container has left.
 TEST_F(MemoryLimitTest, AllOfItAtOnceStaysWithinTheLimit) {
   StoreAndExtendManifests(1024 * kMiB);
   ImportLong();
-  OpenWith({.query_sample = 16.0});
+  db_.reset();
   PeakMemory peak;
+  OpenInContainer(kLimit / 3 * 4, {.query_sample = 16.0, .num_threads = 1});
+  EXPECT_EQ(db_->Stats()->memory_limit_bytes, kLimit);
   std::atomic<int> num_running = 3;
   std::thread sampled([&] {
     RunWithSampledQueries();
@@ -288,23 +315,14 @@ TEST_F(MemoryLimitTest, AllOfItAtOnceStaysWithinTheLimit) {
 }
 
 TEST_F(MemoryLimitTest, TheDefaultIsThreeQuartersOfWhatItsContainerHasLeft) {
-  const auto write = [this](const std::string& path, const std::string& content) {
-    const std::filesystem::path file = dir_.File("machine" + path);
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << content;
-  };
   const auto limit = [this](uint64_t asked) {
-    db_.reset();
-    const auto database =
-        internal::Database::Open(store(), {.host_memory_bytes = asked}, storage::PosixFileSystem(),
-                                 {.machine_root = dir_.File("machine")});
-    return internal::DbAccess::Wrap(*database).Stats()->memory_limit_bytes;
+    OpenOnMachine({.host_memory_bytes = asked});
+    return db_->Stats()->memory_limit_bytes;
   };
-  write("/proc/meminfo", "MemAvailable: 8388608 kB\n");
+  WriteOfMachine("/proc/meminfo", "MemAvailable: 8388608 kB\n");
   EXPECT_EQ(limit(0), 6144 * kMiB);
-  write("/proc/self/cgroup", "0::/\n");
-  write("/sys/fs/cgroup/memory.max", std::to_string(1024 * kMiB) + "\n");
-  write("/sys/fs/cgroup/memory.current", std::to_string(224 * kMiB) + "\n");
+  OpenInContainer(800 * kMiB, {});
+  EXPECT_EQ(db_->Stats()->memory_limit_bytes, 600 * kMiB);
   EXPECT_EQ(limit(0), 600 * kMiB);
   EXPECT_EQ(limit(kLimit), kLimit);
 }

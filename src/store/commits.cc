@@ -1,21 +1,17 @@
 #include "store/commits.h"
 
+#include <algorithm>
+#include <array>
+
 namespace attndb::store {
 namespace {
 
-// Whether a commit with this status was refused before anything of it was written.
-bool IsRefused(StatusCode code) {
-  switch (code) {
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kNotFound:
-    case StatusCode::kAlreadyExists:
-    case StatusCode::kFailedPrecondition:
-    case StatusCode::kReadOnly:
-      return true;
-    default:
-      return false;
-  }
-}
+// What a commit is refused with before anything of it was written.
+constexpr std::array kRefusals = {StatusCode::kInvalidArgument, StatusCode::kNotFound,
+                                  StatusCode::kAlreadyExists, StatusCode::kFailedPrecondition,
+                                  StatusCode::kReadOnly};
+
+bool IsRefused(StatusCode code) { return std::ranges::count(kRefusals, code) > 0; }
 
 }  // namespace
 

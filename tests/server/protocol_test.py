@@ -100,6 +100,20 @@ class TestRoutes:
         assert len(tokens) == 5
         assert all(isinstance(token, int) for token in tokens)
 
+    def test_who_sends_little_does_not_wait_for_large_bodies(self, server):
+        large = post("/tokenize", {"content": "All work and no play. " * 400_000})  # 8.8 MB.
+        with contextlib.ExitStack() as stack:
+            raws = [stack.enter_context(Raw(server)) for _ in range(3)]
+            for raw in raws:
+                raw.send(large)
+            assert server.json("POST", "/tokenize", {"content": "Hello"})["tokens"]
+            assert server.ask("Name a metal.").text
+            raws[-1].socket.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                raws[-1].socket.recv(1)
+            raws[-1].socket.settimeout(600)
+            assert [raw.answer()[0] for raw in raws] == [200] * 3
+
     def test_metrics_are_openmetrics(self, server):
         status, headers, body = server.request("GET", "/metrics")
         assert status == 200

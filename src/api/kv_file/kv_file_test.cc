@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,29 @@ class KvFileTest : public test::DBFixture {
     return out;
   }
 
+  // While a long import is under way, a session stores what it has with drop_base, under a name;
+  // then `end` ends the import.
+  void ExpectOthersKeepTheirs(const std::function<bool()>& end, StatusCode code) {
+    const Tokens tokens = ToyModel::Tokens(9000, 3);
+    ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "book"}));
+    ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path(), {}));
+    const Tokens chat = Concat(std::span(tokens).first(4096), ToyModel::Tokens(50, 4));
+    KvFileImportOptions options;
+    options.progress = [&](uint64_t, uint64_t) {
+      EXPECT_TRUE(other_->List()->empty());  // Nothing of an import is seen before all of it.
+      SessionStart start = *other_->CreateSession(model_.spec(), chat);
+      ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+      ATTNDB_EXPECT_OK(
+          other_->Store(start.session, chat, {.name = "chat", .drop_base = true, .pin = true}));
+      return end();
+    };
+    EXPECT_EQ(ImportKvFile(*other_, path(), options).status().code(), code);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, other_->Describe("chat"));
+    EXPECT_TRUE(info.pinned);
+    EXPECT_EQ(*other_->Tokens("chat"), chat);
+    EXPECT_EQ(other_->List()->size(), 1u);
+    EXPECT_TRUE(other_->Verify()->ok());
+  }
   void ExpectRoundTrip(const Tokens& tokens, int64_t first_position = 0) {
     ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path()));
     ATTNDB_ASSERT_OK(ImportKvFile(*other_, path(), {.store = {.name = "copy"}}));
@@ -343,27 +368,16 @@ TEST_F(KvFileTest, ProgressIsToldAndMayCancel) {
   EXPECT_EQ(calls.size(), 3u);  // After 4,096, and again, and after 8,192.
 }
 
-// While a long import is under way, a session stores what it has with drop_base, under a name.
 TEST_F(KvFileTest, AnImportThatIsCancelledTakesNothingBackThatOthersHaveStored) {
-  const Tokens tokens = ToyModel::Tokens(9000, 3);
-  ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "book"}));
-  ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path(), {}));
-  const Tokens chat = test::Concat(std::span(tokens).first(4096), ToyModel::Tokens(50, 4));
-  KvFileImportOptions options;
-  options.progress = [&](uint64_t, uint64_t) {
-    EXPECT_TRUE(other_->List()->empty());  // Nothing of an import is seen before all of it.
-    SessionStart start = *other_->CreateSession(model_.spec(), chat);
-    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
-    ATTNDB_EXPECT_OK(
-        other_->Store(start.session, chat, {.name = "chat", .drop_base = true, .pin = true}));
-    return false;
+  ExpectOthersKeepTheirs([] { return false; }, StatusCode::kCancelled);
+}
+
+TEST_F(KvFileTest, AnImportThatFailsTakesNothingBackThatOthersHaveStored) {
+  const auto cut = [this] {
+    std::filesystem::resize_file(path(), std::filesystem::file_size(path()) / 2);
+    return true;
   };
-  EXPECT_EQ(ImportKvFile(*other_, path(), options).status().code(), StatusCode::kCancelled);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, other_->Describe("chat"));
-  EXPECT_TRUE(info.pinned);
-  EXPECT_EQ(*other_->Tokens("chat"), chat);
-  EXPECT_EQ(other_->List()->size(), 1u);
-  EXPECT_TRUE(other_->Verify()->ok());
+  ExpectOthersKeepTheirs(cut, StatusCode::kCorruption);
 }
 
 TEST_F(KvFileTest, AWriterIsToldWhatItDidWrong) {

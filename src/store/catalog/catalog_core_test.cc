@@ -307,6 +307,19 @@ TEST_F(CatalogTest, AClockThatJumpsAheadWhileTheCatalogIsOpenExpiresNoContext) {
   EXPECT_EQ(outcome.dropped[0].id, id);
 }
 
+// What SetTtl says of it.
+TEST_F(CatalogTest, AClockThatIsFarAheadWhenTheCatalogIsOpenedExpiresWhatIsNotPinned) {
+  const ContextId pinned =
+      harness_.MustPublish(Range(0, 10), {.name = "a", .ttl = hours(3), .pin = true});
+  const ContextId other = harness_.MustPublish(Range(20, 10), {.name = "b", .ttl = hours(3)});
+  harness_.now_us += 24 * 365 * kHourUs;
+  harness_.Reopen();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DropOutcome outcome, harness_->contexts()->Expire({}));
+  ASSERT_EQ(outcome.dropped.size(), 1u);
+  EXPECT_EQ(outcome.dropped[0].id, other);
+  EXPECT_EQ(harness_->contexts()->Get(tenant(), pinned)->name, "a");
+}
+
 TEST_F(CatalogTest, ContextsExpireByTheSystemsClockWhereNoneIsGiven) {
   CatalogOptions options;
   options.path = harness_.path();
