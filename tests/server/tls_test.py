@@ -210,6 +210,13 @@ class TestFiles:
             [notes] = server.json("GET", server_case.CONTEXTS)["contexts"]
             assert notes["name"] == "notes"
 
+    def test_one_without_the_other_is_refused(self, folder):
+        certificate, key = make_certificate(folder)
+        for given, missing in ((("--tls-cert", certificate), "--tls-key"),
+                               (("--tls-key", key), "--tls-cert")):
+            message = self.refused(folder, *given)
+            assert f"{given[0]} is given without {missing}" in message
+
     def test_are_read_at_the_start_alone(self, folder):
         certificate, key = make_certificate(folder)
         with TlsServer(folder / "store", certificate, key) as server:
