@@ -6,7 +6,9 @@ works and while it stops; a disk that fills up, a model's file that goes.
 
 import contextlib
 import hashlib
+import http.client
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -353,3 +355,22 @@ class TestFaultsOfTheMachine:
             assert "Paris" in server.ask(CAPITAL).text
         with pytest.raises(AssertionError, match="no server.*model.gguf"):
             Server(folder / "store", model=model)
+
+    def test_a_model_file_that_is_cut_short_costs_no_turn_that_is_durable(self, folder):
+        """Its weights are mapped: the process may end at the next pass, as by a kill."""
+        model = folder / "model.gguf"
+        shutil.copy(MODEL, model)
+        with Server(folder / "store", model=model) as server:
+            first = server.ask(CAPITAL)
+            server.wait_until_durable(first.context)
+            os.truncate(model, 1_000_000)
+            with contextlib.suppress(ConnectionError, http.client.HTTPException, HttpError):
+                server.ask("Name a river of Norway.")
+            server.kill()
+        with pytest.raises(AssertionError, match="no server.*model.gguf"):
+            Server(folder / "store", model=model)
+        with Server(folder / "store") as server:
+            again = server.ask(CAPITAL)
+            assert again.text == first.text
+            assert again.cached == first.usage["prompt_tokens"] - 1
+        assert run_attndb(folder / "store", "verify")["damages"] == []
