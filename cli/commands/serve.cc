@@ -112,6 +112,7 @@ class ServeCommand : public Command {
     ATTNDB_RETURN_IF_ERROR(env->UseStore());
     prctl(PR_SET_NAME, kServingName);
     ATTNDB_ASSIGN_OR_RETURN(options_.log, LogFormatOf(env));
+    ATTNDB_RETURN_IF_ERROR(CheckTls());
     DBOptions db_options;
     if (!memory_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(db_options.host_memory_bytes, ParseBytes(memory_));
@@ -146,6 +147,16 @@ class ServeCommand : public Command {
       options_.pinned_prompts.push_back(std::move(text));
     }
     return Status::Ok();
+  }
+
+  // Who gives one of the two means https, and must not get http.
+  Status CheckTls() const {
+    const bool has_certificate = !options_.listener.certificate_file.empty();
+    const bool has_key = !options_.listener.private_key_file.empty();
+    if (has_certificate == has_key) return Status::Ok();
+    return Status::InvalidArgument(has_key
+                                       ? "--tls-key is given without --tls-cert; https needs both"
+                                       : "--tls-cert is given without --tls-key; https needs both");
   }
 
   // Without --log: as the rest of the output is.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,12 +73,16 @@ class Imported:
 
 
 @checked
-def connect(url: str, *, key: str = "", timeout: float = 300.0) -> Server:
+def connect(url: str = "", *, key: str = "", timeout: float = 300.0) -> Server:
     """A server at `url`, as ``http://127.0.0.1:8080``. Asks nothing yet.
 
+    ``url``: where none is given, the environment's ``ATTNDB_URL``, as on the command line.
     ``key``: says which tenant's contexts these are. ``timeout``: seconds that the server may be
-    silent. Raises InvalidArgumentError (no such URL).
+    silent. Raises InvalidArgumentError (no such URL, or none).
     """
+    url = url or os.environ.get("ATTNDB_URL", "")
+    if not url:
+        raise InvalidArgumentError("no URL of a server is given, nor does ATTNDB_URL name one")
     return Server(url, key=key, timeout=timeout)
 
 

@@ -204,6 +204,42 @@ class TestDurability:
         assert caught.value.status == 404
 
 
+class TestTimeToLive:
+    def test_is_the_servers_and_a_named_dialogue_keeps_its_own(self, folder):
+        with Server(folder / "store", "--ttl", 2) as server:
+            talk = [user("Name a fish.")]
+            unnamed = server.ask(talk)
+            assert server.wait_until_durable(unnamed.context)["ttl_seconds"] == 120
+            first = server.ask(talk, store_as="fish")
+            assert server.wait_until_durable("fish")["ttl_seconds"] == 120
+            server.json("POST", f"{server_case.CONTEXTS}/fish",
+                        {"ttl_seconds": 7777, "pinned": True})
+            talk += [assistant(first.text), user("Where does it live?")]
+            second = server.ask(talk, store_as="fish")
+            info = server.wait_until_durable("fish")
+            assert info["num_tokens"] >= second.usage["prompt_tokens"]
+            assert (info["ttl_seconds"], info["pinned"]) == (7777, True)
+
+    def test_takes_what_nobody_asked_for_and_nothing_that_is_pinned(self, folder):
+        with Server(folder / "store") as server:
+            gone, pinned = (server.ask(text).context for text in ("Name a tree.", "Name a bird."))
+            for context in (gone, pinned):
+                server.wait_until_durable(context)
+                server.json("POST", f"{server_case.CONTEXTS}/{context}",
+                            {"ttl_seconds": 1, "pinned": context == pinned})
+
+        def names(server, **having):
+            return {row["name"] for row in server.json("GET", server_case.CONTEXTS)["contexts"]
+                    if having.items() <= row.items()}
+
+        with Server(folder / "store") as server:
+            server_case.wait_until(lambda: names(server, expired=True) == {gone}, "it is over")
+            assert names(server) == {gone, pinned}
+            last = server.ask("Name a river.").context
+            server.wait_until_durable(last)
+            server_case.wait_until(lambda: names(server) == {pinned, last}, "it is gone")
+
+
 class TestNamedContext:
     def test_is_asked_without_running_its_tokens(self, skerry):
         reply = skerry.ask("What is the keeper of the lighthouse called?", context="skerry",

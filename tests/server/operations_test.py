@@ -6,7 +6,9 @@ works and while it stops; a disk that fills up, a model's file that goes.
 
 import contextlib
 import hashlib
+import http.client
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -128,6 +130,49 @@ class TestMetrics:
         assert server.metric("attndb_stores") >= 1
         assert server.metric("attndb_disk_bytes") > 0
         assert server.metric("attndb_damaged_segments") == 0
+
+
+@pytest.fixture(scope="module")
+def talk(server):
+    """Messages of 1,500 to 2,000 tokens, which the server has read turn by turn."""
+    messages = []
+    for _ in range(5):
+        messages.append(user(server_case.STORY * 2))
+        messages.append(server_case.assistant(server.ask(messages, max_tokens=4).text))
+    return [*messages, user("What is the keeper of the lighthouse called?")]
+
+
+class TestTimePerToken:
+    """Of a conversation that is long enough for attention to be what a plan can save."""
+
+    NUM_TOKENS = 20  # The plan is set anew every few of them.
+    # A token that came later would have ended the test: it holds however busy the machine is.
+    GENEROUS_MS = 1000 * server_case.WAIT
+
+    def ask(self, server, talk, **fields):
+        """The reply, and how many of its tokens were late."""
+        before = server.metric("attndb_late_tokens")
+        reply = server.ask(talk, max_tokens=self.NUM_TOKENS, ignore_eos=True, **fields)
+        assert 1500 <= reply.usage["prompt_tokens"] <= 2000
+        assert reply.usage["completion_tokens"] == self.NUM_TOKENS
+        assert reply.finish == "length"
+        return reply, server.metric("attndb_late_tokens") - before
+
+    def test_that_can_be_met_is_and_costs_no_word(self, server, talk):
+        reply, num_late = self.ask(server, talk, tpot_ms=self.GENEROUS_MS)
+        assert num_late == 0
+        assert "Maren" in reply.text
+
+    def test_that_can_not_be_met_is_told_and_the_answer_comes(self, server, talk):
+        reply, num_late = self.ask(server, talk, tpot_ms=0.01)
+        # The first token is no token's next.
+        assert num_late == self.NUM_TOKENS - 1
+        assert reply.text
+
+    def test_of_a_request_that_says_none_is_any(self, server, talk):
+        reply, num_late = self.ask(server, talk)
+        assert num_late == 0
+        assert "Maren" in reply.text
 
 
 class TestLife:
@@ -310,3 +355,22 @@ class TestFaultsOfTheMachine:
             assert "Paris" in server.ask(CAPITAL).text
         with pytest.raises(AssertionError, match="no server.*model.gguf"):
             Server(folder / "store", model=model)
+
+    def test_a_model_file_that_is_cut_short_costs_no_turn_that_is_durable(self, folder):
+        """Its weights are mapped: the process may end at the next pass, as by a kill."""
+        model = folder / "model.gguf"
+        shutil.copy(MODEL, model)
+        with Server(folder / "store", model=model) as server:
+            first = server.ask(CAPITAL)
+            server.wait_until_durable(first.context)
+            os.truncate(model, 1_000_000)
+            with contextlib.suppress(ConnectionError, http.client.HTTPException, HttpError):
+                server.ask("Name a river of Norway.")
+            server.kill()
+        with pytest.raises(AssertionError, match="no server.*model.gguf"):
+            Server(folder / "store", model=model)
+        with Server(folder / "store") as server:
+            again = server.ask(CAPITAL)
+            assert again.text == first.text
+            assert again.cached == first.usage["prompt_tokens"] - 1
+        assert run_attndb(folder / "store", "verify")["damages"] == []

@@ -106,7 +106,7 @@ class Stream:
     """A request whose events are read one by one. To close it is to go away."""
 
     def __init__(self, server, path, body, headers):
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
+        self._connection = server.connection()
         self._connection.request("POST", path, json.dumps(body),
                                  {"Content-Type": "application/json", **headers})
         self.response = None
@@ -230,11 +230,14 @@ class Server:
             self.stop()
         self._said.close()
 
+    def connection(self, timeout=WAIT):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
     # One request each.
 
     def request(self, method, path, body=None, headers=(), timeout=WAIT):
         """Status, headers and body of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connection(timeout)
         try:
             if body is not None and not isinstance(body, (bytes, str)):
                 body = json.dumps(body)

@@ -60,6 +60,50 @@ class TestTokens:
             assert caught.value.status == 429
 
 
+class TestTimePerToken:
+    """The shortest that the file can say, 1 ms, is one that no token of this model takes."""
+
+    GENEROUS_MS = 1000 * server_case.WAIT  # A token that came later would have ended the test.
+
+    def late(self, server):
+        metrics = server.request("GET", "/metrics", headers=key("op"))[2].decode()
+        return int(re.search(r"^attndb_late_tokens_total (\d+)$", metrics, re.M)[1])
+
+    def late_of(self, server, tenant, **fields):
+        """How many of the 12 tokens of a reply are late."""
+        before = self.late(server)
+        reply = server.ask("Say hi.", key(tenant), max_tokens=12, ignore_eos=True, **fields)
+        assert reply.usage["completion_tokens"] == 12
+        return self.late(server) - before
+
+    @pytest.mark.parametrize("flags", [(), ("--fixed-plan",)])
+    def test_is_the_tenants_where_its_requests_say_nothing(self, folder, flags):
+        keys = folder / "keys.json"
+        write(keys, ann={"tpot_ms": 1}, bob={"tpot_ms": self.GENEROUS_MS}, cai={},
+              op={"operator": True})
+        with Server(folder / "store", "--keys", keys, *flags) as server:
+            assert self.late_of(server, "ann") == 11
+            assert self.late_of(server, "bob") == 0
+            assert self.late_of(server, "cai") == 0
+            assert self.late_of(server, "ann") == 11
+
+    def test_is_the_requests_where_it_says_one_or_a_plan(self, folder):
+        keys = folder / "keys.json"
+        write(keys, ann={"tpot_ms": 1}, cai={}, op={"operator": True})
+        with Server(folder / "store", "--keys", keys) as server:
+            assert self.late_of(server, "ann", tpot_ms=self.GENEROUS_MS) == 0
+            assert self.late_of(server, "ann", plan="full") == 0
+            assert self.late_of(server, "cai", tpot_ms=0.01) == 11
+
+    def test_follows_the_file(self, folder):
+        keys = folder / "keys.json"
+        write(keys, ann={}, op={"operator": True})
+        with Server(folder / "store", "--keys", keys) as server:
+            assert self.late_of(server, "ann") == 0
+            write(keys, ann={"tpot_ms": 1}, op={"operator": True})
+            assert self.late_of(server, "ann") == 11
+
+
 class TestReload:
     def test_limits_of_bytes_hold_as_soon_as_the_file_says_so(self, folder):
         keys = folder / "keys.json"

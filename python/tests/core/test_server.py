@@ -293,6 +293,22 @@ def test_who_is_not_there_is_an_io_error() -> None:
 @pytest.mark.parametrize(
     "url", ["", "localhost:80", "ftp://a", "http://", "http://a:x", "http://b@a"]
 )
-def test_a_url_that_is_none_is_refused(url: str) -> None:
+def test_a_url_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATTNDB_URL", raising=False)
     with pytest.raises(attndb.InvalidArgumentError, match="URL"):
         attndb.connect(url)
+    monkeypatch.setenv("ATTNDB_URL", url)
+    with pytest.raises(attndb.InvalidArgumentError, match="URL"):
+        attndb.connect()
+
+
+def test_where_no_url_is_given_the_environment_names_the_server(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.says({"contexts": [CONTEXT], "file_bytes": 2, "quota_bytes": 0})
+    monkeypatch.setenv("ATTNDB_URL", fake.url + "/v1")
+    for server in (attndb.connect(), attndb.connect("", key="k")):
+        assert [context.name for context in server.list()] == ["a/b"]
+    monkeypatch.setenv("ATTNDB_URL", "http://nowhere.invalid")
+    assert attndb.connect(fake.url).list()  # What is given is stronger.
+    assert [asked[3] for asked in fake.asked] == [None, "Bearer k", None]
