@@ -266,6 +266,22 @@ Status Conversations::WaitFor(const std::string& tenant, const std::string& id) 
   return store ? store->Wait().status() : Status::Ok();
 }
 
+Status Conversations::Drop(const std::string& tenant, const std::string& context) {
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  const Result<std::vector<TokenId>> tokens = db.Tokens(context);  // Fails if they are damaged.
+  ATTNDB_RETURN_IF_ERROR(db.Drop(context));
+  if (!tokens.ok()) return Status::Ok();
+  std::list<Live> dropped;  // Closed without the mutex.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto next = live_.begin(); next != live_.end();) {
+    const auto live = next++;
+    if (live->tenant == tenant && live->tokens == *tokens) {
+      dropped.splice(dropped.begin(), live_, live);
+    }
+  }
+  return Status::Ok();
+}
+
 void Conversations::DropLive() {
   const std::lock_guard<std::mutex> lock(mutex_);
   live_.clear();

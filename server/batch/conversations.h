@@ -93,6 +93,9 @@ class Conversations {
   // Errors: of a store that failed.
   TurnState StateOf(const std::string& tenant, const std::string& id, Status* error);
 
+  // Drops a context of the store, by name or "#id", and lets go of what memory has of it.
+  // Errors: as DB::Drop.
+  Status Drop(const std::string& tenant, const std::string& context);
   // Lets go of all sessions that nobody is using: memory is short.
   void DropLive();
   // What to store these tokens would take. Contexts of live sessions are in use, and can't be

@@ -185,6 +185,22 @@ TEST_F(ConversationsTest, TheLastOnesStayInMemory) {
 }
 
 // What is in memory for the next turn must not keep the quota full for ever.
+TEST_F(ConversationsTest, WhatIsDroppedIsInMemoryNoMore) {
+  Open();
+  const Tokens turn = Ids(40, 1);
+  const Tokens longer = Joined(turn, Ids(30, 2));
+  Keep(kMine, "turn", turn);
+  Keep(kTheirs, "turn", turn);
+  conversations_->WaitForStores();
+  ATTNDB_ASSERT_OK(conversations_->HandleOf(kMine)->Rename("turn", "named"));
+  EXPECT_THAT(conversations_->Drop(kMine, "turn"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(NumKnown(kMine, longer), 40u);
+  ATTNDB_EXPECT_OK(conversations_->Drop(kMine, "named"));
+  EXPECT_EQ(NumKnown(kMine, longer), 0u);
+  EXPECT_EQ(NumKnown(kTheirs, longer), 40u) << "what another tenant has is another context";
+  EXPECT_EQ(conversations_->num_live(), 1u);
+}
+
 TEST_F(ConversationsTest, WhereRoomLacksTheTenantsOldestAreLetGoOf) {
   Open();
   for (uint64_t i = 0; i < 3; ++i) Keep(kMine, "turn" + std::to_string(i), Ids(20, i));

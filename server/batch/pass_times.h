@@ -35,7 +35,7 @@ class PassTimes {
   double ReplyPassSeconds() const;
   bool IsKnown(uint64_t num_replies) const;
 
-  uint64_t num_replies_ = 0;          // Of the passes measured.
+  uint64_t num_replies_ = 0;          // As many as the passes measured had.
   std::deque<double> reply_seconds_;  // The last passes without prompts, the oldest first.
   uint64_t num_passes_since_ = 0;     // With replies and prompts, since the last without prompts.
   double prompt_token_seconds_ = 0;

@@ -73,7 +73,7 @@ Result<Json> AnswerTo(const Service& service, const Call& call, const std::strin
   if (id.empty()) return List(db);
   const std::string& method = call.request->method;
   if (method == "DELETE") {
-    ATTNDB_RETURN_IF_ERROR(db.Drop(id));
+    ATTNDB_RETURN_IF_ERROR(service.conversations->Drop(tenant, id));
     return Json{{"context", id}, {"deleted", true}};
   }
   if (method != "POST") return Describe(service, tenant, db, id);

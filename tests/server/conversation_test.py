@@ -197,6 +197,8 @@ class TestDurability:
         with pytest.raises(HttpError) as caught:
             server.describe(reply.context)
         assert caught.value.status == 404
+        again = server.ask("Name a flower.")
+        assert again.cached <= again.usage["prompt_tokens"] - 4, "its words have to be run again"
 
     def test_a_turn_that_never_was_is_not_found(self, server):
         with pytest.raises(HttpError) as caught:
