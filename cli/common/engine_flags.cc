@@ -60,6 +60,8 @@ void ModelFlags::AddTo(Flags* flags) {
               "Stretch positions: linear:4, yarn:4 (default: as the context has it, else as the "
               "model file says)"},
              &rope_scaling_);
+  flags->Add({"--no-mmap", "", "Copy the model's weights: its file may change meanwhile"},
+             &copies_weights_);
 }
 
 Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype,
@@ -73,6 +75,7 @@ Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype,
 Result<llama::LlamaEngine> ModelFlags::OpenWith(Environment* env,
                                                 llama::EngineOptions options) const {
   options.num_threads = num_threads_;
+  options.map_weights = !copies_weights_;
   ATTNDB_ASSIGN_OR_RETURN(options.rope_scaling, ParseRopeScaling(rope_scaling_));
   return Open(env, model(), options);
 }
@@ -95,6 +98,7 @@ Result<llama::LlamaEngine> ModelFlags::OpenLike(Environment* env,
   wanted.kv_dtype = context.kv_dtype;
   wanted.unrotated_keys = context.unrotated_keys;
   wanted.num_threads = num_threads_;
+  wanted.map_weights = !copies_weights_;
   ATTNDB_ASSIGN_OR_RETURN(wanted.rope_scaling, ParseRopeScaling(rope_scaling_));
   return Open(env, ModelOf(env, context), wanted);
 }

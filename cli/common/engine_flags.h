@@ -45,6 +45,7 @@ class ModelFlags {
   std::string model_;  // Empty: not given.
   std::string rope_scaling_ = "model";
   uint32_t num_threads_ = 0;
+  bool copies_weights_ = false;
 };
 
 class SamplerFlags {

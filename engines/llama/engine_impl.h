@@ -15,6 +15,7 @@
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/llama_handles.h"
 #include "engines/llama/tokenizer.h"
+#include "engines/llama/weight_files.h"
 
 namespace attndb::llama {
 
@@ -48,6 +49,8 @@ class LlamaEngine::Impl {
   std::optional<ChatTemplate> chat;
 
  private:
+  // One pass, by the weights that were loaded.
+  Status RunPass(std::span<const BatchEntry> entries, const HookedContext::RunOptions& run);
   // Opens the files of a model after they were checked.
   Status OpenChecked(const std::vector<std::string>& files);
   Status LoadModel();
@@ -57,6 +60,7 @@ class LlamaEngine::Impl {
   ContextHandle MakeContext(llama_context_params params) const;
 
   bool adapts_threads_ = false;
+  WeightFiles weights_;
   ModelHandle model_;                          // Before all that points into it.
   std::vector<llama_adapter_lora*> adapters_;  // Owned by the model.
   std::unique_ptr<HookedContext> hooked_;

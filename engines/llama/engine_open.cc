@@ -93,6 +93,7 @@ Status LlamaEngine::Impl::LoadModel() {
   llama_model_params params = llama_model_default_params();
   params.devices = no_devices;
   params.n_gpu_layers = 0;
+  params.load_mode = options.map_weights ? LLAMA_LOAD_MODE_AUTO : LLAMA_LOAD_MODE_NONE;
   model_.reset(llama_model_load_from_file(info.path.c_str(), params));
   if (model_ == nullptr) {
     return Status::InvalidArgument("llama.cpp can't load '" + info.path +
@@ -180,6 +181,9 @@ Status LlamaEngine::Impl::Open(const std::string& model_name) {
 
 Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   const std::string as_loaded = FilesIdentity(files, options.adapters);
+  if (options.map_weights) {
+    ATTNDB_ASSIGN_OR_RETURN(weights_, WeightFiles::Open(files));
+  }
   ATTNDB_RETURN_IF_ERROR(LoadModel());
   ReadInfo();
   const ContextFactory factory = [this](const llama_context_params& params) {

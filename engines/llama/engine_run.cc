@@ -44,6 +44,20 @@ Status LlamaEngine::Impl::CheckRun(const Session& session, std::span<const Token
   return Status::Ok();
 }
 
+Status LlamaEngine::Impl::RunPass(std::span<const BatchEntry> entries,
+                                  const HookedContext::RunOptions& run) {
+  ATTNDB_RETURN_IF_ERROR(weights_.Check());
+  std::vector<uint64_t> held;
+  for (const BatchEntry& entry : entries) held.push_back(entry.session->num_tokens());
+  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, run));
+  Status status = weights_.Check();  // A pass may have run while they changed.
+  if (status.ok()) return status;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (Status cropped = entries[i].session->Crop(held[i]); !cropped.ok()) status = cropped;
+  }
+  return status;
+}
+
 Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tokens,
                                   const PrefillOptions& prefill) {
   entry_rows_.clear();
@@ -59,7 +73,7 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
                             MakeRoom(prefill.window, tokens.size() - done, &session));
     const auto part = tokens.subspan(done, std::min(step, room));
     const BatchEntry entry = {.session = &session, .tokens = part};
-    ATTNDB_RETURN_IF_ERROR(hooked_->Run({&entry, 1}, run));
+    ATTNDB_RETURN_IF_ERROR(RunPass({&entry, 1}, run));
     for (size_t i = 0; all_logits && i < part.size(); ++i) {
       prefill.on_logits(done + i, hooked_->LogitRow(i));
     }
@@ -104,7 +118,7 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
   for (const BatchEntry& entry : entries) {
     if (entry.tokens.size() == 1) ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
   }
-  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, {.statuses = statuses}));
+  ATTNDB_RETURN_IF_ERROR(RunPass(entries, {.statuses = statuses}));
   for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
   return Status::Ok();
 }

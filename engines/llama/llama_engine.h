@@ -80,6 +80,10 @@ struct EngineOptions {
   uint32_t ubatch_tokens = 512;      // Tokens that one pass through the model takes.
   uint32_t max_sessions = 16;        // Sessions in one DecodeBatch; 64 at most.
   HookVariant variant = HookVariant::kRewrite;
+  // The weights are mapped from the model's file: it loads at once and shares memory with others
+  // that map it. One that is written to meanwhile fails all passes from then on (kIoError), and one
+  // that is cut short ends the process (SIGBUS). False: they are copied, and the file may change.
+  bool map_weights = true;
   std::vector<AdapterFile> adapters;
   RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
@@ -335,8 +339,9 @@ class LlamaEngine {
   // saw, and its answers fall apart. PrefillOptions::window is the way on: the oldest tokens leave
   // (Session::cuts) and stay away if the call fails later.
   // Errors: kInvalidArgument (no token; an id out of the vocabulary; a session of another spec);
-  //         kCancelled; whatever the session's Append and Attend give. The session keeps the
-  //         ubatches that were done: session.num_tokens() says how many tokens it holds.
+  //         kIoError (EngineOptions::map_weights); kCancelled; whatever the session's Append and
+  //         Attend give. The session keeps the ubatches that were done: session.num_tokens() says
+  //         how many tokens it holds.
   Status Prefill(Session& session, std::span<const TokenId> tokens,
                  const PrefillOptions& options = {});
   Status Decode(Session& session, TokenId token, const WindowOptions& window = {});

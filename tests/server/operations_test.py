@@ -6,7 +6,6 @@ works and while it stops; a disk that fills up, a model's file that goes.
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import re
@@ -356,21 +355,35 @@ class TestFaultsOfTheMachine:
         with pytest.raises(AssertionError, match="no server.*model.gguf"):
             Server(folder / "store", model=model)
 
-    def test_a_model_file_that_is_cut_short_costs_no_turn_that_is_durable(self, folder):
-        """Its weights are mapped: the process may end at the next pass, as by a kill."""
+    @pytest.mark.parametrize("change", ["cut short", "written over"])
+    def test_a_model_file_that_is_changed_in_place_answers_nothing_wrong(self, folder, change):
+        """Its weights are mapped, and it is looked at around each pass."""
         model = folder / "model.gguf"
         shutil.copy(MODEL, model)
         with Server(folder / "store", model=model) as server:
             first = server.ask(CAPITAL)
             server.wait_until_durable(first.context)
-            os.truncate(model, 1_000_000)
-            with contextlib.suppress(ConnectionError, http.client.HTTPException, HttpError):
-                server.ask("Name a river of Norway.")
-            server.kill()
-        with pytest.raises(AssertionError, match="no server.*model.gguf"):
-            Server(folder / "store", model=model)
+            if change == "cut short":
+                os.truncate(model, 1_000_000)
+            else:
+                with open(model, "r+b") as file:
+                    file.seek(model.stat().st_size // 2)
+                    file.write(bytes(1000))
+            for _ in range(2):
+                with pytest.raises(HttpError, match="model.gguf' was written to") as caught:
+                    server.ask("Name a river of Norway.")
+                assert caught.value.status == 500
+            assert server.json("GET", "/health") == {"status": "ok"}
+            assert len(server.json("GET", server_case.CONTEXTS)["contexts"]) == 1
         with Server(folder / "store") as server:
             again = server.ask(CAPITAL)
             assert again.text == first.text
             assert again.cached == first.usage["prompt_tokens"] - 1
         assert run_attndb(folder / "store", "verify")["damages"] == []
+
+    def test_weights_that_are_copied_outlive_their_file(self, folder):
+        model = folder / "model.gguf"
+        shutil.copy(MODEL, model)
+        with Server(folder / "store", "--no-mmap", model=model) as server:
+            os.truncate(model, 1_000_000)
+            assert "Paris" in server.ask(CAPITAL).text
