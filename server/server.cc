@@ -19,6 +19,7 @@
 #include "server/batch/turn_id.h"
 #include "server/openai/error.h"
 #include "server/routes/contexts.h"
+#include "server/routes/embeddings.h"
 #include "server/routes/explain.h"
 #include "server/routes/import.h"
 #include "server/routes/info.h"
@@ -125,6 +126,7 @@ class HttpServer final : public Server {
         prompts_(&engine_, &conversations_),
         log_(options.log, stderr),
         workers_(kNumWorkers),
+        embedding_(workers_.get_executor()),
         loaders_(kNumLoaders),
         following_(loaders_.get_executor()),
         waiters_(kNumWaiters),
@@ -140,6 +142,9 @@ class HttpServer final : public Server {
     service_.log = &log_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(workers_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_embedding = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(embedding_, [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.run_loading = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -215,6 +220,8 @@ class HttpServer final : public Server {
   Service service_;
   RequestLog log_;
   boost::asio::thread_pool workers_;
+  // On the workers: one embedding at a time, so that another of them is free to tokenize.
+  boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
