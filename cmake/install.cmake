@@ -62,7 +62,8 @@ if(ATTNDB_BUILD_LLAMA)
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   list(APPEND export_sets attndbLlamaTargets)
-  install(FILES ${CMAKE_SOURCE_DIR}/engines/llama/llama_engine.h
+  install(FILES ${CMAKE_SOURCE_DIR}/engines/llama/embedder.h
+                ${CMAKE_SOURCE_DIR}/engines/llama/llama_engine.h
                 ${CMAKE_SOURCE_DIR}/engines/llama/model_file.h
                 ${CMAKE_SOURCE_DIR}/engines/llama/plain_context.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attndb/llama COMPONENT development)

@@ -12,10 +12,12 @@
 
 #include "attndb/context_name.h"
 #include "attndb/options.h"
+#include "attndb/types.h"
 #include "common/check.h"
 #include "server/http/event_reader.h"
 #include "server/http/message_text.h"
 #include "server/json.h"
+#include "server/openai/embedding_request.h"
 #include "server/openai/text_request.h"
 #include "server/routes/explain_request.h"
 #include "server/routes/import_request.h"
@@ -41,7 +43,8 @@ constexpr std::string_view kBody =
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
     R"("functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{},)"
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
-    R"("content":"T","add_special":true,"parse_special":true})";
+    R"("content":"T","add_special":true,"parse_special":true,)"
+    R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
 
 // Likewise, of all routes of /attndb/v1.
 constexpr std::string_view kStoreBody =
@@ -173,6 +176,16 @@ void Check(const server::TextRequest& request) { CheckRequest(request); }
 void Check(const server::ExplainTextRequest&) {}  // Any texts.
 void Check(const server::TokenizeRequest&) {}     // Likewise.
 
+void Check(const server::EmbeddingRequest& request) {
+  ATTNDB_CHECK(request.texts.empty() != request.tokens.empty());
+  ATTNDB_CHECK(request.texts.size() <= server::kMaxEmbeddingInputs);
+  ATTNDB_CHECK(request.tokens.size() <= server::kMaxEmbeddingInputs);
+  for (const std::string& text : request.texts) ATTNDB_CHECK(!text.empty());
+  for (const std::vector<TokenId>& tokens : request.tokens) {
+    ATTNDB_CHECK(!tokens.empty() && *std::ranges::min_element(tokens) >= 0);
+  }
+}
+
 // Whether it was taken: then it is what its header promises, else the error is.
 template <typename T>
 bool IsTaken(const Result<T>& request) {
@@ -208,7 +221,8 @@ int FuzzServerRequest(std::span<const uint8_t> bytes) {
   const std::optional<Json> json = JsonIn(TextOf(kBody, bytes));
   if (!json) return 0;
   const bool taken[] = {IsTaken(server::ParseChat(*json)), IsTaken(server::ParseCompletion(*json)),
-                        IsTaken(server::ParseTokenize(*json))};
+                        IsTaken(server::ParseTokenize(*json)),
+                        IsTaken(server::ParseEmbedding(*json))};
   static_assert(std::size(taken) == kNumTextRequests);
   return static_cast<int>(std::ranges::count(taken, true));
 }

@@ -15,9 +15,10 @@
 
 namespace attndb::fuzz {
 
-// ParseJson, then ParseChat, ParseCompletion and ParseTokenize. How many of them took it.
+// ParseJson, then ParseChat, ParseCompletion, ParseTokenize and ParseEmbedding. How many of them
+// took it.
 int FuzzServerRequest(std::span<const uint8_t> input);
-inline constexpr int kNumTextRequests = 3;  // What FuzzServerRequest says of a whole body.
+inline constexpr int kNumTextRequests = 4;  // What FuzzServerRequest says of a whole body.
 // ParseJson, then what each route of /attndb/v1 that has a body makes of it. How many took it.
 int FuzzStoreRequest(std::span<const uint8_t> input);
 inline constexpr int kNumStoreRequests = 8;  // What FuzzStoreRequest says of a whole body.

@@ -19,6 +19,7 @@
 #include "server/batch/turn_id.h"
 #include "server/openai/error.h"
 #include "server/routes/contexts.h"
+#include "server/routes/embeddings.h"
 #include "server/routes/explain.h"
 #include "server/routes/import.h"
 #include "server/routes/info.h"
@@ -128,6 +129,7 @@ class HttpServer final : public Server {
         log_(options.log, stderr),
         workers_(kNumWorkers),
         readers_(kNumReaders),
+        embedding_(workers_.get_executor()),
         loaders_(kNumLoaders),
         following_(loaders_.get_executor()),
         waiters_(kNumWaiters),
@@ -145,6 +147,9 @@ class HttpServer final : public Server {
       const bool is_large = call.request->body.size() > kLargeBody;
       boost::asio::post(is_large ? readers_ : workers_,
                         [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_embedding = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(embedding_, [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.run_loading = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -221,6 +226,8 @@ class HttpServer final : public Server {
   RequestLog log_;
   boost::asio::thread_pool workers_;
   boost::asio::thread_pool readers_;
+  // On the workers: one embedding at a time, so that another of them is free to tokenize.
+  boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;

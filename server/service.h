@@ -69,7 +69,10 @@ struct Service {
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
   // Runs what reads contexts from the disk: whose context is in memory does not wait for that.
   std::function<void(const Call& call, std::function<void()>)> run_loading;
-  std::atomic<uint32_t> num_chores = 0;  // Those under way or waiting.
+  std::atomic<uint32_t> num_chores = 0;           // Those under way or waiting.
+  std::atomic<uint32_t> num_embedding_calls = 0;  // Likewise.
+  // Runs what makes one embedding, on a thread of run_later's: one such at a time.
+  std::function<void(const Call& call, std::function<void()>)> run_embedding;
   // Runs what takes minutes: one such at a time.
   std::function<void(const Call& call, std::function<void()>)> run_chore;
 };

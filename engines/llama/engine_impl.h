@@ -20,6 +20,7 @@
 namespace attndb::llama {
 
 using Clock = std::chrono::steady_clock;
+using Pooling = enum llama_pooling_type;  // A function of llama.cpp has the name, too.
 
 inline double MillisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -38,6 +39,8 @@ class LlamaEngine::Impl {
                               const GenerateOptions& options);
   Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& generate) const;
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& plain) const;
+  Result<std::unique_ptr<Embedder>> OpenEmbedder(uint64_t max_tokens) const;
+  uint64_t EmbedderBytes(uint64_t max_tokens) const;
   std::span<const float> Logits(size_t entry) const;
   EngineCacheUse CacheUse() const { return hooked_->CacheUse(); }
   ThreadReport threads() const { return hooked_->threads(); }
@@ -56,7 +59,11 @@ class LlamaEngine::Impl {
   Status LoadModel();
   Status LoadAdapters();
   void ReadInfo();
-  void ReadContextLengths();  // REQUIRES: info.architecture is read.
+  // REQUIRES: info.architecture is read.
+  void ReadContextLengths();
+  void ReadPooling();
+  // Finds out whether llama.cpp can pool what this model's graph gives: embedder.cc.
+  Status CheckPooling();
   ContextHandle MakeContext(llama_context_params params) const;
 
   bool adapts_threads_ = false;
@@ -64,6 +71,8 @@ class LlamaEngine::Impl {
   ModelHandle model_;                          // Before all that points into it.
   std::vector<llama_adapter_lora*> adapters_;  // Owned by the model.
   std::unique_ptr<HookedContext> hooked_;
+  // How the embeddings of tokens become the one of their text; NONE: the model makes none.
+  Pooling pooling_ = LLAMA_POOLING_TYPE_NONE;
   std::vector<size_t> entry_rows_;  // Entry -> row of logits in the last batch.
 };
 

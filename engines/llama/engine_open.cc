@@ -3,6 +3,8 @@
 #include <charconv>
 #include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -64,6 +66,15 @@ std::string MetaValue(const llama_model* model, const char* key) {
   if (length < 0) return "";
   value.resize(std::min(static_cast<size_t>(length), value.size() - 1));
   return value;
+}
+
+// Nothing where there is no such key, or its value is no such number.
+std::optional<uint32_t> MetaCount(const llama_model* model, const std::string& key) {
+  const std::string text = MetaValue(model, key.c_str());
+  uint32_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return count;
 }
 
 void InitBackendOnce() {
@@ -130,6 +141,7 @@ void LlamaEngine::Impl::ReadInfo() {
   info.num_parameters = llama_model_n_params(model);
   info.vocab_size = tokenizer->vocab_size();
   ReadContextLengths();
+  ReadPooling();
   info.has_chat_template = chat_template != nullptr;
   info.has_tokenizer = tokenizer->present();
 }
@@ -137,19 +149,29 @@ void LlamaEngine::Impl::ReadInfo() {
 void LlamaEngine::Impl::ReadContextLengths() {
   info.trained_context = static_cast<uint32_t>(std::max(0, llama_model_n_ctx_train(model_.get())));
   info.unscaled_context = info.trained_context;
-  const std::string original = MetaValue(
-      model_.get(), (info.architecture + ".rope.scaling.original_context_length").c_str());
-  uint32_t length = 0;
-  const auto [end, error] =
-      std::from_chars(original.data(), original.data() + original.size(), length);
-  if (error == std::errc() && end == original.data() + original.size() && length > 0) {
-    info.unscaled_context = std::min(length, info.trained_context);
-  }
+  const uint32_t length =
+      MetaCount(model_.get(), info.architecture + ".rope.scaling.original_context_length")
+          .value_or(0);
+  if (length > 0) info.unscaled_context = std::min(length, info.trained_context);
   const RopeScaling& scaling = options.rope_scaling;
   info.max_context = scaling.kind == RopeScalingKind::kModel
                          ? info.trained_context
                          : static_cast<uint64_t>(static_cast<double>(info.unscaled_context) *
                                                  static_cast<double>(scaling.factor));
+}
+
+void LlamaEngine::Impl::ReadPooling() {
+  // Rank, the one that is not named here, gives a score of two texts and no embedding.
+  for (const Pooling pooling :
+       {LLAMA_POOLING_TYPE_MEAN, LLAMA_POOLING_TYPE_CLS, LLAMA_POOLING_TYPE_LAST}) {
+    const auto type = MetaCount(model_.get(), info.architecture + ".pooling_type");
+    if (type == static_cast<uint32_t>(pooling)) pooling_ = pooling;
+  }
+  const int32_t size = llama_model_n_embd(model_.get());
+  // Another width is that of a layer behind the pooling, which no model has that can be opened.
+  const bool is_whole = size > 0 && size == llama_model_n_embd_out(model_.get());
+  if (pooling_ == LLAMA_POOLING_TYPE_NONE || !is_whole) return;
+  info.embedding_size = static_cast<uint32_t>(size);
 }
 
 ContextHandle LlamaEngine::Impl::MakeContext(llama_context_params params) const {
@@ -204,7 +226,7 @@ Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   }
   ATTNDB_ASSIGN_OR_RETURN(
       hooked_, HookedContext::Make(spec, options, adapts_threads_, info.vocab_size, factory));
-  return Status::Ok();
+  return CheckPooling();
 }
 
 Result<std::unique_ptr<PlainContext>> LlamaEngine::Impl::OpenPlain(

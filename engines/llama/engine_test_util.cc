@@ -1,17 +1,32 @@
 #include "engines/llama/engine_test_util.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <random>
 #include <sstream>
 
+#include "engines/llama/gguf_file.h"
+#include "engines/llama/gguf_test_util.h"
 #include "engines/llama/plain_context.h"
 
 namespace attndb::llama {
 
 std::string TinyModel(const std::string& kind) {
   return std::string(ATTNDB_TINY_MODELS) + "/" + kind + ".gguf";
+}
+
+void WriteTinyModel(const std::string& kind,
+                    const std::vector<std::pair<std::string, uint32_t>>& keys,
+                    const std::string& path) {
+  const Result<GgufFile> file = GgufFile::Open(TinyModel(kind));
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GgufParts parts = GgufParts::Of(*file);
+  const std::string architecture = file->Text("general.architecture").value_or("");
+  for (const auto& [key, value] : keys) parts.Set(architecture + "." + key, GgufUint32(value));
+  std::ofstream(path, std::ios::binary) << parts.Bytes();
 }
 
 std::string ArchModels() { return ATTNDB_ARCH_MODELS; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attndb/result.h"
@@ -19,6 +20,11 @@ using LogitRows = std::vector<std::vector<float>>;
 
 // Path of a model that scripts/make_tiny_model.py made.
 std::string TinyModel(const std::string& kind);
+
+// Writes the tiny model of `kind` to `path`, with these keys of its architecture set.
+void WriteTinyModel(const std::string& kind,
+                    const std::vector<std::pair<std::string, uint32_t>>& keys,
+                    const std::string& path);
 
 // The folder that scripts/make_arch_models.py fills; a test's fixture runs it.
 std::string ArchModels();

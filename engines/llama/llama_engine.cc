@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engines/llama/embedder.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
 #include "engines/llama/reply.h"
@@ -116,6 +117,14 @@ EngineCacheUse LlamaEngine::engine_cache() const { return impl_->CacheUse(); }
 
 Result<std::unique_ptr<PlainContext>> LlamaEngine::OpenPlain(const PlainOptions& options) const {
   return impl_->OpenPlain(options);
+}
+
+Result<std::unique_ptr<Embedder>> LlamaEngine::OpenEmbedder(uint64_t max_tokens) const {
+  return impl_->OpenEmbedder(max_tokens);
+}
+
+uint64_t LlamaEngine::EmbedderBytes(uint64_t max_tokens) const {
+  return impl_->EmbedderBytes(max_tokens);
 }
 
 }  // namespace attndb::llama

@@ -20,8 +20,9 @@
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
 //          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, the
-//          prompts, BeginReply, IsEndOfGeneration. The sessions of a call are used by llama.cpp's
-//          threads inside it.
+//          prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be called
+//          beside all of these, by one thread at a time. The sessions of a call are used by
+//          llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -43,6 +44,7 @@
 
 namespace attndb::llama {
 
+class Embedder;
 class PlainContext;
 class Reply;
 
@@ -108,6 +110,8 @@ struct ModelInfo {
   uint64_t max_context = 0;
   bool has_chat_template = false;
   bool has_tokenizer = false;
+  // Channels of the embeddings that the model makes of texts; 0: it makes none.
+  uint32_t embedding_size = 0;
 };
 
 // How far texts are read that may be long. They are tokenized in pieces, with the ids of one call.
@@ -375,6 +379,13 @@ class LlamaEngine {
 
   // A context of plain llama.cpp over the same weights. Errors: kResourceExhausted (its KV cache).
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& options = {}) const;
+
+  // Makes embeddings of inputs of at most `max_tokens` tokens each: embedder.h.
+  // Errors: kUnsupported (the model has none); kInvalidArgument (max_tokens is 0, or more than the
+  //         model is meant for); kResourceExhausted (its KV cache).
+  Result<std::unique_ptr<Embedder>> OpenEmbedder(uint64_t max_tokens) const;
+  // About the most memory that such an Embedder takes.
+  uint64_t EmbedderBytes(uint64_t max_tokens) const;
 
   // Judges greedy tokens `generated` after `prompt` by plain llama.cpp on the whole prompt.
   Result<CheckReport> CheckAgainstPlain(std::span<const TokenId> prompt,

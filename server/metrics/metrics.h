@@ -54,6 +54,7 @@ class Metrics {
   std::atomic<uint64_t> num_prompt_tokens = 0;
   std::atomic<uint64_t> num_cached_tokens = 0;
   std::atomic<uint64_t> num_reply_tokens = 0;
+  std::atomic<uint64_t> num_embedded_tokens = 0;
   std::atomic<uint64_t> num_cancelled = 0;
 
  private:

@@ -37,6 +37,8 @@ std::vector<Sample> SamplesOf(const Service& service) {
       {"attndb_cached_tokens", "Tokens of prompts that were reused.", true,
        AsDouble(metrics.num_cached_tokens)},
       {"attndb_reply_tokens", "Tokens of replies.", true, AsDouble(metrics.num_reply_tokens)},
+      {"attndb_embedded_tokens", "Tokens that embeddings were made of.", true,
+       AsDouble(metrics.num_embedded_tokens)},
       {"attndb_cancelled_requests", "Requests whose client went before their end.", true,
        AsDouble(metrics.num_cancelled)},
       {"attndb_passes", "Passes of the model.", true, AsDouble(passes.num_passes)},
@@ -149,12 +151,6 @@ void AnswerTokenize(Service* service, Call call) {
     if (!tokens.ok()) return AnswerCall(service, call, ErrorResponse(tokens.status()));
     Send(service, call, {{"tokens", *tokens}});
   });
-}
-
-void AnswerEmbeddings(Service* service, Call call) {
-  AnswerCall(service, call,
-             ErrorResponse(400, "model '" + service->options.model_id +
-                                    "' generates text: it has no embeddings"));
 }
 
 }  // namespace attndb::server

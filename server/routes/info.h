@@ -15,8 +15,6 @@ void AnswerModels(Service* service, Call call);
 void AnswerMetrics(Service* service, Call call);
 // {"content": TEXT, "add_special": false, "parse_special": false} -> {"tokens": [...]}
 void AnswerTokenize(Service* service, Call call);
-// Models that generate text have no embeddings to give: 400.
-void AnswerEmbeddings(Service* service, Call call);
 
 }  // namespace attndb::server
 

@@ -18,10 +18,11 @@ class KeepingResponder final : public Responder {
   void Begin(Response /*response*/) override {}
   void Write(std::string /*piece*/) override {}
   void End() override {}
-  bool closed() const override { return false; }
+  bool closed() const override { return gone; }
   void OnClosed(std::function<void()> /*then*/) override {}
 
   Response sent;
+  bool gone = false;  // Whether the client is.
 };
 
 }  // namespace attndb::server

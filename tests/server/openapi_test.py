@@ -157,6 +157,8 @@ def test_each_operation_has_a_case():
     ("/v1/chat/completions", {**CHAT, "max_tokens": 0}),
     ("/v1/chat/completions", {**CHAT, "overflow": "explode"}),
     ("/v1/completions", {"prompt": ""}),
+    ("/v1/embeddings", {"input": ""}),
+    ("/v1/embeddings", {"input": ["a", 1]}),
     ("/tokenize", {"content": 1}),
     (CONTEXTS, {"name": "a b", "text": "x"}),
     (CONTEXTS, {"name": "x"}),

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import dataclasses
 import http.client
+import importlib.util
 import json
 import os
 import pathlib
@@ -306,6 +307,17 @@ def run_attndb(store, *args, stdin="", exit_code=0):
                           check=False)
     assert done.returncode == exit_code, f"attndb {args}: {done}"
     return json.loads(done.stdout)
+
+
+def write_embedding_model(path, pooling_type=3):
+    """A tiny random model that pools tokens: 1 their mean, 2 the first, 3 the last."""
+    spec = importlib.util.spec_from_file_location("tiny", ROOT / "scripts/make_tiny_model.py")
+    tiny = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tiny)
+    model = tiny.llama_bpe(seed=17)
+    model.keys(pooling_type=pooling_type)
+    model.write(str(path))
+    return path
 
 
 def damage_longest_segment(store):
