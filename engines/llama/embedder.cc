@@ -153,6 +153,7 @@ Result<std::unique_ptr<Embedder>> LlamaEngine::Impl::OpenEmbedder(uint64_t max_t
   const uint64_t most =
       info.max_context == 0 ? kEmbedTokensMax : std::min(info.max_context, kEmbedTokensMax);
   if (max_tokens == 0) return Status::InvalidArgument("no token to embed");
+  ATTNDB_RETURN_IF_ERROR(weights_.Check());
   if (max_tokens > most) {
     return Status::InvalidArgument("input of " + Counted(max_tokens, "token") +
                                    ", the model was trained on " + FormatCount(most));
