@@ -142,6 +142,8 @@ def report(results: dict[str, Any]) -> str:
         sources.append(source("flags", results["flags"]))
         lines += ["", flags(results["flags"]["figures"])]
     lines += ["", "Measured: " + "; ".join(sources) + "."]
+    if "flags" not in results:
+        missing.append("flags (llama-server's)")
     if missing:
         lines += ["", f"Not measured yet: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"

@@ -122,6 +122,7 @@ class ServeCommand : public Command {
     const InterruptScope interrupt;
     llama::EngineOptions engine_options;
     engine_options.max_sessions = num_sessions_;
+    engine_options.awaits_derived = false;
     ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, model_.OpenWith(env, engine_options));
     ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, db_options));
     options_.listener.port = static_cast<uint16_t>(port_);

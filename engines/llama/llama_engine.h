@@ -86,6 +86,10 @@ struct EngineOptions {
   // that map it. One that is written to meanwhile fails all passes from then on (kIoError), and one
   // that is cut short ends the process (SIGBUS). False: they are copied, and the file may change.
   bool map_weights = true;
+  // Whether passes of single tokens wait for what a plan with await=1 reads, minutes where it has
+  // to be built. False: what is not there yet is read exactly. For servers, whose sessions would
+  // all wait for one's.
+  bool awaits_derived = true;
   std::vector<AdapterFile> adapters;
   RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
@@ -352,8 +356,8 @@ class LlamaEngine {
   // Runs one pass for several sessions, at most max_sessions of them and ubatch_tokens in all. All
   // are cropped back if one fails. Logits(i): after the last token of entry i. Before the pass, as
   // in Decode, sessions that run a single token wait for what a plan with await=1 reads
-  // (Session::awaits_derived); what can't be had is no error. Prefill never waits. Sessions that
-  // outgrow a window: call MakeRoom for each of them before.
+  // (EngineOptions::awaits_derived); what can't be had is no error. Prefill never waits. Sessions
+  // that outgrow a window: call MakeRoom for each of them before.
   // `statuses`, if not null, takes how each entry fared: one that fails, for memory or for its
   // disk, then ends only itself, and is cropped back alone. What the call itself returns is of the
   // batch: then all were cropped back.

@@ -88,8 +88,10 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   if (!fork.ok() || !fork->Crop(best_length).ok()) return std::nullopt;
   if (!plan.empty() && !fork->SetPlan(plan).ok()) return std::nullopt;
   const auto rest = prompt.subspan(best_length);
-  const ReusePrice price = {.way = ReuseWay::kMemory, .num_tokens = best_length};
-  return Continuation{*std::move(fork), {rest.begin(), rest.end()}, price};
+  ReusePrice price = PriceOf(*fork);
+  if (price.way == ReuseWay::kRun) price.way = ReuseWay::kDisk;  // Only parts of it are there.
+  return Continuation{
+      *std::move(fork), {rest.begin(), rest.end()}, price, price.way == ReuseWay::kDisk};
 }
 
 Result<Remembered> Conversations::Recall(const std::string& tenant,
@@ -236,6 +238,7 @@ void Conversations::NoteFailure(const Key& key, const Status& status) {
 TurnState Conversations::StateOf(const std::string& tenant, const std::string& id, Status* error) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (under_way_.contains({tenant, id})) return TurnState::kPending;
     const auto found = stores_.find({tenant, id});
     if (found != stores_.end()) {
       if (!found->second.done()) return TurnState::kPending;
@@ -250,6 +253,17 @@ TurnState Conversations::StateOf(const std::string& tenant, const std::string& i
   }
   const Result<DB> db = HandleOf(tenant);
   return db.ok() && db->Describe(id).ok() ? TurnState::kDurable : TurnState::kUnknown;
+}
+
+std::shared_ptr<void> Conversations::NoteUnderWay(const std::string& tenant,
+                                                  const std::string& id) {
+  const Key key(tenant, id);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  under_way_.insert(key);
+  return {nullptr, [this, key](void*) {
+            const std::lock_guard<std::mutex> again(mutex_);
+            under_way_.erase(under_way_.find(key));
+          }};
 }
 
 Status Conversations::WaitFor(const std::string& tenant, const std::string& id) {

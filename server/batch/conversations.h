@@ -90,6 +90,9 @@ class Conversations {
   // Waits until what was kept as `id` is durable. Errors: of its Store.
   Status WaitFor(const std::string& tenant, const std::string& id);
 
+  // A turn that will be kept as `id`, which may be the name of an earlier one, is pending until
+  // what this returns is gone. REQUIRES: it goes before this.
+  std::shared_ptr<void> NoteUnderWay(const std::string& tenant, const std::string& id);
   // Errors: of a store that failed.
   TurnState StateOf(const std::string& tenant, const std::string& id, Status* error);
 
@@ -161,6 +164,7 @@ class Conversations {
   mutable std::mutex mutex_;
   std::list<Live> live_;                           // The newest first.
   std::map<Key, PendingStore> stores_;             // By id.
+  std::multiset<Key> under_way_;                   // Ids.
   std::list<std::pair<Key, Status>> failed_;       // The last that failed, by id.
   std::map<Key, std::vector<std::string>> turns_;  // Their ids, by the digest in them.
   std::set<std::string> listed_;                   // Tenants whose turns are in turns_.

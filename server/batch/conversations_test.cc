@@ -300,6 +300,37 @@ TEST_F(ConversationsTest, ATurnIsPendingThenDurable) {
   EXPECT_EQ(tokens, Ids(30, 1));
 }
 
+TEST_F(ConversationsTest, ANameWhoseNextTurnIsUnderWayIsPending) {
+  Open();
+  Keep(kMine, "name", Ids(20, 1));
+  conversations_->WaitForStores();
+  EXPECT_EQ(StateOf(kMine, "name"), TurnState::kDurable);
+  {
+    std::shared_ptr<void> first = conversations_->NoteUnderWay(kMine, "name");
+    const std::shared_ptr<void> second = conversations_->NoteUnderWay(kMine, "name");
+    first.reset();
+    EXPECT_EQ(StateOf(kMine, "name"), TurnState::kPending);
+    EXPECT_EQ(StateOf(kTheirs, "name"), TurnState::kUnknown);
+  }
+  EXPECT_EQ(StateOf(kMine, "name"), TurnState::kDurable);
+}
+
+TEST_F(ConversationsTest, WhatALoadTookSaysWhatTheNextTakes) {
+  Open();
+  const Tokens turn = Ids(400, 1);
+  Keep(kMine, "turn", turn);
+  Forget();
+  Reopen();
+  const auto price = [this] { return conversations_->prices().PriceOf(100, uint64_t{1} << 20); };
+  EXPECT_EQ(price().read_seconds, 0.0);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start,
+                              conversations_->Start(kMine, Joined(turn, Ids(5, 2)), "full"));
+  ASSERT_TRUE(start.is_unread);
+  ASSERT_GE(start.reuse.num_bytes, uint64_t{64} << 10) << "enough to tell a disk's rate";
+  conversations_->Load(&start.session);
+  EXPECT_GT(price().read_seconds, 0.0);
+}
+
 TEST_F(ConversationsTest, WhatCouldNotBeStoredIsSaid) {
   Open();
   // Refused at once: these are not the tokens that the session holds.

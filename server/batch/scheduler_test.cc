@@ -108,6 +108,24 @@ TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
   EXPECT_EQ(scheduler_->counts().num_failed_passes, 0u);
 }
 
+// Its plan is seen in the session that is kept, of which nothing is stored.
+TEST_F(SchedulerTest, AnObjectiveIsFollowedByThePlan) {
+  Open();
+  ATTNDB_ASSERT_OK(db_->SetQuota(1));
+  StartScheduler();
+  TurnRequest request = Request("paced", 40, 1, Greedy(30));
+  request.tpot_seconds = 1e-6;
+  request.plan = PlanFor(request.tpot_seconds);
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  ATTNDB_ASSERT_OK(listener->error());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation next,
+                              conversations_->Start("", request.prompt, ""));
+  ASSERT_EQ(next.session.num_tokens() + 1, request.prompt.size());
+  EXPECT_EQ(next.session.Explain().plan, PlanFor(kLeastShare));
+  EXPECT_NE(PlanFor(kLeastShare), request.plan);
+}
+
 TEST_F(SchedulerTest, TurnsSharePasses) {
   Open();
   StartScheduler();

@@ -81,6 +81,7 @@ struct TurnRequest {
   // the scheduler stops before its end; what was run of a prompt alone, under an id of its own.
   // Empty: it is not stored then.
   std::string cut_id;
+  std::shared_ptr<void> under_way;  // Conversations::NoteUnderWay; may be null.
 };
 
 class Turn {

@@ -92,6 +92,7 @@ class TextCall {
     if (!asked_.store_as.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(turn.store, StoreFor(tenant));
       turn.id = asked_.store_as;
+      turn.under_way = service_->conversations->NoteUnderWay(tenant, turn.id);
       turn.runs_last = true;
     }
     turn.tenant = tenant;
@@ -168,9 +169,27 @@ class TextCall {
     return generate;
   }
 
+  // Messages before the last one, which would be cut in the middle.
+  Status CheckMessages(uint64_t window_tokens) const {
+    for (size_t i = 0; i + 1 < asked_.messages.size(); ++i) {
+      const std::string& content = asked_.messages[i].content;
+      if (content.size() < window_tokens) continue;  // A token has a byte or more.
+      llama::TokenizeLimits limits;
+      limits.max_tokens = window_tokens;
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                              service_->engine->Tokenize(content, false, false, limits));
+      if (tokens.size() < window_tokens) continue;
+      return Status::InvalidArgument("messages[" + std::to_string(i) +
+                                     "] has more tokens than the model's window of " +
+                                     Counted(window_tokens, "token") + " takes");
+    }
+    return Status::Ok();
+  }
+
   Status CheckFits(const Prompt& prompt, const llama::GenerateOptions& generate) const {
     const llama::WindowOptions& window = generate.prefill.window;
     if (window.window_tokens == 0) return Status::Ok();
+    ATTNDB_RETURN_IF_ERROR(CheckMessages(window.window_tokens));
     const std::string size = Counted(window.window_tokens, "token");
     if (prompt.num_last + window.keep_first >= window.window_tokens) {
       return Status::InvalidArgument("the last message has " + Counted(prompt.num_last, "token") +

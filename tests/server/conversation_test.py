@@ -257,6 +257,18 @@ class TestNamedContext:
         second = skerry.ask(talk, context="skerry")
         assert second.cached >= first.usage["total_tokens"] - 1
 
+    def test_a_name_is_not_durable_while_its_next_turn_is_under_way(self, server):
+        talk = [user("Name a fruit.")]
+        first = server.ask(talk, store_as="fruit")
+        assert server.wait_until_durable("fruit")["durable"]
+        talk += [assistant(first.text), user("Count to one hundred.")]
+        with server.stream(talk, store_as="fruit", max_tokens=60) as stream:
+            pieces = stream.pieces()
+            next(pieces)
+            assert not server.describe("fruit")["durable"]
+            assert list(pieces)
+        assert server.wait_until_durable("fruit")["num_tokens"] > 60
+
     def test_says_the_same_behind_a_restart(self, folder):
         run_attndb(folder / "store", "import", "-", "--name", "skerry", "-m", "smollm2",
                    stdin=STORY)
@@ -338,6 +350,16 @@ class TestWindow:
             narrow.ask(STORY, overflow=overflow)
         assert caught.value.status == 400
         assert str(WINDOW) in caught.value.error()["message"]
+
+    def test_so_is_one_in_the_middle_of_a_conversation(self, narrow):
+        for talk in ([{"role": "system", "content": STORY}, user("Hi")],
+                     [user("Hi"), assistant("Hello."), user(STORY), assistant("I see."),
+                      user("And then?")]):
+            with pytest.raises(HttpError) as caught:
+                narrow.ask(talk)
+            assert caught.value.status == 400
+            which = next(i for i, message in enumerate(talk) if message["content"] == STORY)
+            assert caught.value.error()["message"].startswith(f"messages[{which}] has more tokens")
 
     def test_a_refused_message_leaves_the_server_as_it_was(self, narrow):
         before = narrow.ask(CAPITAL)

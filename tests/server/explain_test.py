@@ -149,4 +149,8 @@ def test_a_fixed_plan_is_not_named_otherwise(folder):
         assert caught.value.status == 400
         assert "tpot_ms" in caught.value.error()["message"]
         assert "fixed" in caught.value.error()["message"]
+        with pytest.raises(HttpError) as caught:
+            server.ask("Hi", plan="window")
+        assert caught.value.status == 400
+        assert caught.value.error()["message"] == "'plan': this server's plan is fixed"
         assert explain(server, [user("Hi")])["explain"]["plan"] == "full"
