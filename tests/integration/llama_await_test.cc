@@ -30,10 +30,7 @@ constexpr const char* kAwaits = "topk(k=20,index=pq,m=4,b=6,await=1,sink=4,windo
 class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
  protected:
   void SetUp() override {
-    EngineOptions options = TinyOptions(GetParam());
-    options.cache_dir = directory_.File("cache");
-    ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, LlamaEngine::Open(TinyModel("qwen2"), options));
-    engine_.emplace(std::move(engine));
+    OpenEngine(true);
     ATTNDB_ASSERT_OK_AND_ASSIGN(DB db, DB::Open(store(), {.measure_machine = false}));
     db_.emplace(std::move(db));
     document_ = RandomIds(2100, 41, engine_->info().vocab_size);
@@ -43,6 +40,13 @@ class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
   }
   void TearDown() override { release_.Set(); }
+  void OpenEngine(bool awaits_derived) {
+    EngineOptions options = TinyOptions(GetParam());
+    options.cache_dir = directory_.File("cache");
+    options.awaits_derived = awaits_derived;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, LlamaEngine::Open(TinyModel("qwen2"), options));
+    engine_.emplace(std::move(engine));
+  }
 
   std::string store() const { return directory_.File("store"); }
 
@@ -111,6 +115,18 @@ TEST_P(LlamaAwaitTest, APlanThatDoesNotAwaitGoesOnWithoutThem) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, Asked(kPlan));
   (void)Decoded(&session, 1);
   (void)Decoded(&session, 2);
+  EXPECT_EQ(NumSearched(session), 0u);
+}
+
+TEST_P(LlamaAwaitTest, AnEngineThatIsToldSoWaitsForNoPlan) {
+  OpenEngine(false);
+  HoldLane();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, Asked(kAwaits));
+  (void)Decoded(&session, 1);
+  const TokenId token = 2;
+  const BatchEntry entry = {.session = &session, .tokens = {&token, 1}};
+  ATTNDB_ASSERT_OK(engine_->DecodeBatch({&entry, 1}));
+  EXPECT_EQ(NumDue(session), session.spec().num_layers());
   EXPECT_EQ(NumSearched(session), 0u);
 }
 
