@@ -27,6 +27,7 @@
 #include "server/routes/text.h"
 #include "server/routes/upkeep.h"
 #include "server/service.h"
+#include "server/tenants/memory_gate.h"
 
 namespace attndb::server {
 namespace {
@@ -169,7 +170,7 @@ class HttpServer final : public Server {
   Status Open() {
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
     gate_.emplace(
-        stats.memory_limit_bytes, service_.options.scheduler.max_waiting,
+        PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
         [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
     service_.gate = &*gate_;
     service_.appends = &appends_;

@@ -10,6 +10,10 @@
 
 namespace attndb::server {
 
+uint64_t PromisableBytes(uint64_t limit_bytes) {
+  return limit_bytes - limit_bytes / kBytesToOneUnpromised;
+}
+
 // What a gate shares with its places.
 struct MemoryGate::State : std::enable_shared_from_this<State> {
   struct Waiting {
@@ -81,8 +85,8 @@ Status MemoryGate::Enter(uint64_t bytes, Go go) {
       return Status::InvalidArgument(
           "the request may need " + FormatBytes(bytes) +
           " of memory for the keys and values of its prompt and max_tokens, but the server "
-          "has " +
-          FormatBytes(state_->limit_bytes));
+          "can promise " +
+          FormatBytes(state_->limit_bytes) + " at most");
     }
     if (!state_->Fits(bytes) || !state_->MayOvertake()) {
       if (state_->waiting.size() >= state_->max_waiting) {

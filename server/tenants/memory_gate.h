@@ -1,6 +1,9 @@
-// Lets requests through as long as the memory that they may need is there for all of them together;
+// Lets requests through as long as the memory that they ask for is there for all of them together;
 // the others wait.
 //
+// Counts:  what callers ask for, and nothing else: it knows of no allocation. ScheduleTurn
+//          (service.h) and the embeddings' route say what that is. What nobody asks for has to find
+//          room in what is free, and in the share that PromisableBytes leaves out.
 // Rule:    those that fit go first, in the order in which they came; those that do not fit yet are
 //          overtaken meanwhile, each by at most kMaxOvertakes that came after it. From then on none
 //          of these goes before it, whether it fits or not.
@@ -19,6 +22,14 @@
 #include "attndb/status.h"
 
 namespace attndb::server {
+
+// One byte in so many is promised to nobody.
+inline constexpr uint64_t kBytesToOneUnpromised = 16;
+
+// How much of a limit on K and V (DBOptions::host_memory_bytes) may be promised. The rest is for
+// what takes little beside K and V and is not known before: scratch of attention, sampled queries,
+// spare rows of tails. 0, no limit, stays 0.
+uint64_t PromisableBytes(uint64_t limit_bytes);
 
 class MemoryGate {
  public:

@@ -63,6 +63,13 @@ class MemoryGateTest : public ::testing::Test {
   std::vector<MemoryGate::Place> places_;
 };
 
+TEST(PromisableBytesTest, LeavesASixteenth) {
+  EXPECT_EQ(PromisableBytes(1600), 1500U);
+  EXPECT_EQ(PromisableBytes(15), 15U);
+  EXPECT_EQ(PromisableBytes(UINT64_MAX), UINT64_MAX / 16 * 15 + 15);
+  EXPECT_EQ(PromisableBytes(0), 0U) << "no limit";
+}
+
 TEST_F(MemoryGateTest, WhatFitsComesInAtOnce) {
   MemoryGate gate(100, 8, run_);
   ATTNDB_EXPECT_OK(Enter(&gate, "a", 60));
