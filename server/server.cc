@@ -141,6 +141,7 @@ class HttpServer final : public Server {
     service_.conversations = &conversations_;
     service_.prompts = &prompts_;
     service_.scheduler = scheduler_.get();
+    service_.runs_turns = [this] { return scheduler_->num_active() > 0; };
     service_.metrics = &metrics_;
     service_.admission = &admission_;
     service_.log = &log_;

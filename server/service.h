@@ -56,6 +56,7 @@ struct Service {
   Conversations* conversations = nullptr;
   const Prompts* prompts = nullptr;
   Scheduler* scheduler = nullptr;
+  std::function<bool()> runs_turns;  // Whether any share passes now.
   Metrics* metrics = nullptr;
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
