@@ -27,6 +27,7 @@
 #include "server/routes/text.h"
 #include "server/routes/upkeep.h"
 #include "server/service.h"
+#include "server/tenants/memory_gate.h"
 
 namespace attndb::server {
 namespace {
@@ -140,6 +141,7 @@ class HttpServer final : public Server {
     service_.conversations = &conversations_;
     service_.prompts = &prompts_;
     service_.scheduler = scheduler_.get();
+    service_.runs_turns = [this] { return scheduler_->num_active() > 0; };
     service_.metrics = &metrics_;
     service_.admission = &admission_;
     service_.log = &log_;
@@ -169,7 +171,7 @@ class HttpServer final : public Server {
   Status Open() {
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
     gate_.emplace(
-        stats.memory_limit_bytes, service_.options.scheduler.max_waiting,
+        PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
         [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
     service_.gate = &*gate_;
     service_.appends = &appends_;

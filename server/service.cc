@@ -17,7 +17,9 @@ int64_t NowMicros() {
       .count();
 }
 
-// The K and V that the turn may add to what is in memory.
+// K and V of the tokens that the turn may run, up to the window. What it reuses is not among them:
+// stored K and V are read where there is room and dropped for others' (memory_budget.h), and those
+// of a session in memory are there already.
 uint64_t BytesOf(const Service& service, const Turn& turn) {
   const llama::GenerateOptions& generate = turn.request().generate;
   uint64_t num_tokens = turn.rest().size() + generate.max_tokens;

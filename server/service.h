@@ -56,6 +56,7 @@ struct Service {
   Conversations* conversations = nullptr;
   const Prompts* prompts = nullptr;
   Scheduler* scheduler = nullptr;
+  std::function<bool()> runs_turns;  // Whether any share passes now.
   Metrics* metrics = nullptr;
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
@@ -86,10 +87,12 @@ void AnswerCall(Service* service, const Call& call, Response response);
 // The same where the answer is a JSON object, or why there is none.
 void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
-// Hands the call's turn to the scheduler as soon as there is memory for it, counts the tokens that
-// it runs for the tenant, and ends it when the client goes. `is_unread`: its session is read from
-// the disk before. A turn that neither the disk nor the quota has room for is answered with 507 and
-// not begun: to ask again soon is of no use, as it is where memory lacks.
+// Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the
+// tokens that it may run: those of its prompt that are not reused, and max_tokens, up to the
+// window. Counts the tokens that it runs for the tenant, and ends it when the client goes.
+// `is_unread`: its session is read from the disk before, as far as there is room. A turn that
+// neither the disk nor the quota has room for is answered with 507 and not begun: to ask again soon
+// is of no use, as it is where memory lacks.
 // Errors: kInvalidArgument (there is never so much memory); as Scheduler::Add, MemoryGate::Enter,
 //         and as DB::CheckRoom but for want of room.
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,

@@ -55,6 +55,14 @@ class PooledContext final : public Embedder {
     return OfLengthOne(pooled);
   }
 
+  void UseThreads(uint32_t num_threads) override {
+    const auto of_part = static_cast<int32_t>(num_threads);
+    llama_set_n_threads(context_.get(), of_part, of_part);
+  }
+  uint32_t num_threads() const override {
+    return static_cast<uint32_t>(llama_n_threads_batch(context_.get()));
+  }
+
   // The embedding before it is made as long as 1.
   Result<std::vector<double>> Pool(std::span<const TokenId> tokens, const OnPart& on_part) {
     // The first token of a causal model knows of no other.

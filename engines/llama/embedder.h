@@ -11,7 +11,7 @@
 // Cost:    a pass of the model over the input; at tokens that are pooled the layer that makes
 //          logits runs, too, which llama.cpp does not leave out.
 // Threads: one thread at a time; it may run beside its engine, which outlives it, and then both
-//          share the cores.
+//          share the cores. A part runs on the engine's num_threads, or as UseThreads says.
 #ifndef ATTNDB_ENGINES_LLAMA_EMBEDDER_H_
 #define ATTNDB_ENGINES_LLAMA_EMBEDDER_H_
 
@@ -38,6 +38,11 @@ class Embedder {
   // The embedding of one input, [ModelInfo::embedding_size].
   virtual Result<std::vector<float>> Embed(std::span<const TokenId> tokens,
                                            const OnPart& on_part = nullptr) = 0;
+
+  // For the parts from the next one on. OnPart may call it, of the part that it is told of.
+  // REQUIRES: num_threads >= 1.
+  virtual void UseThreads(uint32_t num_threads) = 0;
+  virtual uint32_t num_threads() const = 0;
 };
 
 }  // namespace attndb::llama

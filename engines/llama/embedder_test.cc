@@ -32,6 +32,7 @@ namespace {
 using ::attndb::test::FailsWith;
 using ::attndb::test::IsOk;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kTrained = 600;  // Several parts, and not a whole number of them.
@@ -188,6 +189,25 @@ TEST_F(EmbedderFileTest, AnInputEndsBetweenPartsWhenItsCallerSaysSo) {
               FailsWith(StatusCode::kCancelled, AllOf(HasSubstr("128"), HasSubstr("400"))));
   EXPECT_EQ(num_run, kEmbedderPartTokens);
   EXPECT_THAT(embedder->Embed(ids), IsOk()) << "what was begun is forgotten";
+}
+
+TEST_F(EmbedderFileTest, APartRunsOnAsManyThreadsAsItsCallerSays) {
+  Open("llama", {{"pooling_type", LLAMA_POOLING_TYPE_MEAN}});
+  ASSERT_NE(engine_, nullptr);
+  const std::vector<TokenId> ids =
+      RandomIds(2 * kEmbedderPartTokens, 3, engine_->info().vocab_size);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto embedder, engine_->OpenEmbedder(ids.size()));
+  EXPECT_EQ(embedder->num_threads(), engine_->options().num_threads);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<float> before, embedder->Embed(ids));
+  std::vector<uint32_t> threads;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<float> after,
+                              embedder->Embed(ids, [&](uint64_t /*num_tokens*/) {
+                                embedder->UseThreads(threads.empty() ? 3 : 1);
+                                threads.push_back(embedder->num_threads());
+                                return true;
+                              }));
+  EXPECT_THAT(threads, ElementsAre(3, 1));
+  EXPECT_LE(Largest(after, Row(before.begin(), before.end())), kTolerance);
 }
 
 TEST_F(EmbedderFileTest, MemoryGrowsWithTheInputByItsKeysAndValues) {

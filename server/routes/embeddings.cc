@@ -1,6 +1,7 @@
 #include "server/routes/embeddings.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -109,6 +110,7 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     const Result<std::vector<float>> embedding =
         embedder_->Embed(inputs_[i], [this](uint64_t num_tokens) {
           if (call_.responder->closed()) return false;
+          embedder_->UseThreads(NumThreads());
           service_->admission->Count(call_.rules.tenant, num_tokens, MonotonicSeconds());
           service_->metrics->num_embedded_tokens += num_tokens;
           return true;
@@ -116,6 +118,11 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     if (!embedding.ok()) return embedding.status().WithContext(NameOf(i));
     answer_.Add(*embedding);
     return Status::Ok();
+  }
+
+  // For the next part. A pass waits for the slowest of its threads: turns share one core at most.
+  uint32_t NumThreads() const {
+    return service_->runs_turns() ? 1 : service_->engine->options().num_threads;
   }
 
   // Memory and the place go before the client knows, who may ask again at once.

@@ -2,8 +2,8 @@
 //
 // One input is embedded at a time, by one thread of the pool that tokenizes; requests that are
 // answered at the same time take turns, input by input. It runs beside the scheduler's passes, on
-// as many threads as they have, so that replies get slower meanwhile. Memory for the KV cache of
-// the longest input is waited for as that of a turn is.
+// one thread while turns share them, else on as many as they have: replies get slower meanwhile if
+// no core is free. Memory for the KV cache of the longest input is waited for as that of a turn is.
 #ifndef ATTNDB_SERVER_ROUTES_EMBEDDINGS_H_
 #define ATTNDB_SERVER_ROUTES_EMBEDDINGS_H_
 

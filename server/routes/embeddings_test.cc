@@ -53,6 +53,10 @@ class EmbeddingsTest : public ::testing::Test {
     service_.admission = &admission_;
     service_.gate = &*gate_;
     service_.log = &log_;
+    service_.runs_turns = [this] {
+      ++num_looks_;
+      return false;
+    };
     service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
     service_.run_embedding = [this](const Call&, std::function<void()> work) {
       steps_.push_back(std::move(work));
@@ -111,6 +115,7 @@ class EmbeddingsTest : public ::testing::Test {
   RequestLog log_{LogFormat::kOff, stderr};
   TenantRules rules_;
   Service service_;
+  uint32_t num_looks_ = 0;  // Whether turns share passes.
   std::deque<std::function<void()>> steps_;
 };
 
@@ -194,6 +199,12 @@ TEST_F(EmbeddingsTest, RequestsTakeTurns) {
   EXPECT_EQ(first->sent.status, 0);
   while (!steps_.empty()) RunStep();
   EXPECT_EQ(first->sent.status, 200);
+}
+
+TEST_F(EmbeddingsTest, EachPartLooksWhetherTurnsShareThePasses) {
+  const std::vector<TokenId> two_parts(llama::kEmbedderPartTokens + 1, 1);
+  Answered(Json{{"input", {two_parts, std::vector<TokenId>{1}}}}.dump());
+  EXPECT_EQ(num_looks_, 3u);
 }
 
 TEST_F(EmbeddingsTest, AClientThatGoesEndsItsRequest) {

@@ -1,6 +1,6 @@
 #include "server/tenants/memory_gate.h"
 
-#include <deque>
+#include <list>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -10,33 +10,55 @@
 
 namespace attndb::server {
 
+uint64_t PromisableBytes(uint64_t limit_bytes) {
+  return limit_bytes - limit_bytes / kBytesToOneUnpromised;
+}
+
 // What a gate shares with its places.
 struct MemoryGate::State : std::enable_shared_from_this<State> {
   struct Waiting {
     uint64_t bytes = 0;
     Go go;
+    uint32_t num_overtakes = 0;  // By requests that came later.
   };
+  using Queue = std::list<Waiting>;
 
   State(uint64_t limit, size_t most, std::function<void(std::function<void()>)> runs)
       : limit_bytes(limit), max_waiting(most), run(std::move(runs)) {}
 
   bool Fits(uint64_t bytes) const { return limit_bytes == 0 || bytes <= limit_bytes - held_bytes; }
-  // REQUIRES: mutex is held, and it fits.
-  Place Take(uint64_t bytes) {
+  // Whether a request may go before the first of those that wait, which has been overtaken most:
+  // whoever overtakes another one overtakes all that came before that, too.
+  bool MayOvertake() const {
+    return waiting.empty() || waiting.front().num_overtakes < kMaxOvertakes;
+  }
+  // For a request that goes before all that wait ahead of `end`. REQUIRES: mutex is held; it fits.
+  Place Take(uint64_t bytes, Queue::iterator end) {
+    for (auto one = waiting.begin(); one != end; ++one) ++one->num_overtakes;
     held_bytes += bytes;
     return {this, [state = shared_from_this(), bytes](void*) { state->GiveBack(bytes); }};
+  }
+  // Takes those off the queue that may go now. REQUIRES: mutex is held.
+  std::vector<std::function<void()>> TakeReady() {
+    std::vector<std::function<void()>> ready;
+    for (auto one = waiting.begin(); one != waiting.end();) {
+      if (one != waiting.begin() && !MayOvertake()) break;
+      if (!Fits(one->bytes)) {
+        ++one;
+        continue;
+      }
+      Place place = Take(one->bytes, one);
+      ready.push_back([go = std::move(one->go), place = std::move(place)] { go(place); });
+      one = waiting.erase(one);
+    }
+    return ready;
   }
   void GiveBack(uint64_t bytes) {
     std::vector<std::function<void()>> ready;
     {
       const std::lock_guard<std::mutex> lock(mutex);
       held_bytes -= bytes;
-      while (!waiting.empty() && Fits(waiting.front().bytes)) {
-        Place place = Take(waiting.front().bytes);
-        ready.push_back(
-            [go = std::move(waiting.front().go), place = std::move(place)] { go(place); });
-        waiting.pop_front();
-      }
+      ready = TakeReady();
     }
     for (std::function<void()>& one : ready) run(std::move(one));
   }
@@ -45,9 +67,9 @@ struct MemoryGate::State : std::enable_shared_from_this<State> {
   const size_t max_waiting;
   const std::function<void(std::function<void()>)> run;
   mutable std::mutex mutex;
-  uint64_t held_bytes = 0;      // Guarded by mutex.
-  std::deque<Waiting> waiting;  // Guarded by mutex.
-  bool closed = false;          // Guarded by mutex.
+  uint64_t held_bytes = 0;  // Guarded by mutex.
+  Queue waiting;            // Guarded by mutex. In the order in which they came.
+  bool closed = false;      // Guarded by mutex.
 };
 
 MemoryGate::MemoryGate(uint64_t limit_bytes, size_t max_waiting,
@@ -63,26 +85,26 @@ Status MemoryGate::Enter(uint64_t bytes, Go go) {
       return Status::InvalidArgument(
           "the request may need " + FormatBytes(bytes) +
           " of memory for the keys and values of its prompt and max_tokens, but the server "
-          "has " +
-          FormatBytes(state_->limit_bytes));
+          "can promise " +
+          FormatBytes(state_->limit_bytes) + " at most");
     }
-    if (!state_->waiting.empty() || !state_->Fits(bytes)) {
+    if (!state_->Fits(bytes) || !state_->MayOvertake()) {
       if (state_->waiting.size() >= state_->max_waiting) {
         // Not how many: that is of other tenants.
         return Status::ResourceExhausted(
             "too many requests wait for memory already; try again later");
       }
-      state_->waiting.push_back({bytes, std::move(go)});
+      state_->waiting.push_back({.bytes = bytes, .go = std::move(go)});
       return Status::Ok();
     }
-    place = state_->Take(bytes);
+    place = state_->Take(bytes, state_->waiting.end());
   }
   go(std::move(place));
   return Status::Ok();
 }
 
 void MemoryGate::Close() {
-  std::deque<State::Waiting> waiting;
+  State::Queue waiting;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->closed = true;

@@ -1,8 +1,14 @@
-// Lets requests through as long as the memory that they may need is there for all of them together;
-// the others wait, in the order in which they came.
+// Lets requests through as long as the memory that they ask for is there for all of them together;
+// the others wait.
 //
+// Counts:  what callers ask for, and nothing else: it knows of no allocation. ScheduleTurn
+//          (service.h) and the embeddings' route say what that is. What nobody asks for has to find
+//          room in what is free, and in the share that PromisableBytes leaves out.
+// Rule:    those that fit go first, in the order in which they came; those that do not fit yet are
+//          overtaken meanwhile, each by at most kMaxOvertakes that came after it. From then on none
+//          of these goes before it, whether it fits or not.
 // Promise: what can never fit is refused at once; what is let through holds its bytes until its
-//          place is let go of. A large one that waits keeps smaller ones behind it waiting.
+//          place is let go of; nobody waits for ever as long as every place is let go of some time.
 // Limits:  max_waiting.
 // Threads: thread-safe; places may outlive it.
 #ifndef ATTNDB_SERVER_TENANTS_MEMORY_GATE_H_
@@ -17,11 +23,23 @@
 
 namespace attndb::server {
 
+// One byte in so many is promised to nobody.
+inline constexpr uint64_t kBytesToOneUnpromised = 16;
+
+// How much of a limit on K and V (DBOptions::host_memory_bytes) may be promised. The rest is for
+// what takes little beside K and V and is not known before: scratch of attention, sampled queries,
+// spare rows of tails. 0, no limit, stays 0.
+uint64_t PromisableBytes(uint64_t limit_bytes);
+
 class MemoryGate {
  public:
   using Place = std::shared_ptr<void>;
   // What was asked for is there; null: it closes.
   using Go = std::function<void(Place)>;
+
+  // A few times as many as share a pass by default: passes stay full while a large request waits,
+  // and it waits for no more of the small ones than that.
+  static constexpr uint32_t kMaxOvertakes = 64;
 
   // `run` runs those who have waited, on another thread than that which calls it: a place may be
   // let go of under any lock. limit_bytes 0: no limit.

@@ -174,14 +174,15 @@ def environment(store):
 
 
 class Server:
-    """`attndb serve` on a store; `with` ends it."""
+    """`attndb serve` on a store; `with` ends it. `inside`: SmallDisk.inside (small_disk.py)."""
 
-    def __init__(self, store, *args, port=0, model="smollm2"):
+    def __init__(self, store, *args, port=0, model="smollm2", inside=()):
         self.store = store
         # A file, so that nobody need read it for the server to go on.
         self._said = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [_attndb, "--json", "serve", "-t", "1", *map(str, ("-m", model, "-p", port, *args))],
+            [*inside, _attndb, "--json", "serve", "-t", "1",
+             *map(str, ("-m", model, "-p", port, *args))],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
             env=environment(store), cwd=ROOT, preexec_fn=_die_with_parent)
         line = self.process.stdout.readline()
@@ -300,9 +301,9 @@ def _chat(messages, fields):
     return {"model": "smollm2", "messages": messages, "temperature": 0, "max_tokens": 8, **fields}
 
 
-def run_attndb(store, *args, stdin="", exit_code=0):
-    """The command line's answer, as JSON."""
-    done = subprocess.run([_attndb, "--json", *map(str, args)], input=stdin.encode(),
+def run_attndb(store, *args, stdin="", exit_code=0, inside=()):
+    """The command line's answer, as JSON. `inside`: SmallDisk.inside (small_disk.py)."""
+    done = subprocess.run([*inside, _attndb, "--json", *map(str, args)], input=stdin.encode(),
                           capture_output=True, env=environment(store), cwd=ROOT, timeout=WAIT,
                           check=False)
     assert done.returncode == exit_code, f"attndb {args}: {done}"
