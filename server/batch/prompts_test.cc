@@ -75,13 +75,25 @@ class PromptsTest : public ::testing::Test {
 std::unique_ptr<llama::LlamaEngine> PromptsTest::engine_;
 
 TEST_F(PromptsTest, ACompletionIsItsBareText) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfText("Once <|im_end|> upon"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
+                              prompts_->OfText(kTenant, "", "Once <|im_end|> upon"));
   EXPECT_EQ(Text(prompt.tokens), "Once <|im_end|> upon");
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens mark, engine_->Tokenize("<|im_end|>", false, true));
   EXPECT_EQ(std::ranges::count(prompt.tokens, mark[0]), 0) << "it forges no markup";
   EXPECT_EQ(prompt.num_last, prompt.tokens.size());
   EXPECT_EQ(prompt.num_system, 0u);
   EXPECT_EQ(prompt.digest, "") << "there are no words to know it by";
+}
+
+TEST_F(PromptsTest, ACompletionGoesOnFromAContextAsItIs) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Once"));
+  Store("document", document);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
+                              prompts_->OfText(kTenant, "document", " upon a time"));
+  EXPECT_EQ(Text(prompt.tokens), Text(document) + " upon a time");
+  EXPECT_EQ(prompt.num_last, prompt.tokens.size() - document.size());
+  EXPECT_THAT(prompts_->OfText("other", "document", "Why?"),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
 }
 
 TEST_F(PromptsTest, AChatIsTheTemplateOverItsMessages) {

@@ -82,9 +82,7 @@ class TextCall {
       return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
     }
     const std::string& tenant = call_.rules.tenant;
-    ATTNDB_ASSIGN_OR_RETURN(
-        Prompt prompt, is_chat_ ? service_->prompts->OfChat(tenant, asked_.context, asked_.messages)
-                                : service_->prompts->OfText(asked_.prompt));
+    ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     turn.id = NewTurnId(prompt.digest);
@@ -105,6 +103,11 @@ class TextCall {
   }
 
  private:
+  Result<Prompt> MakePrompt(const std::string& tenant) const {
+    const Prompts& prompts = *service_->prompts;
+    if (is_chat_) return prompts.OfChat(tenant, asked_.context, asked_.messages);
+    return prompts.OfText(tenant, asked_.context, asked_.prompt);
+  }
   // What a token of the reply may take, by the request or else its tenant; 0: neither says.
   double TpotSeconds() const {
     if (!asked_.plan.empty()) return 0;

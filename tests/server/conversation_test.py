@@ -277,6 +277,18 @@ class TestNamedContext:
             client.chat.completions.create(model="smollm2", messages=[user("Where is it?")],
                                            extra_body={"context": "atlantis"})
 
+    def test_is_what_a_bare_text_goes_on_from(self, skerry):
+        body = {"prompt": " The keeper is called", "context": "skerry", "max_tokens": 4,
+                "temperature": 0}
+        usage = skerry.json("POST", "/v1/completions", body)["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= skerry.imported_tokens
+        asked = skerry.json("POST", "/tokenize", {"content": body["prompt"]})["tokens"]
+        assert usage["prompt_tokens"] == skerry.imported_tokens + len(asked)
+        with pytest.raises(HttpError) as caught:
+            skerry.json("POST", "/v1/completions", {**body, "context": "atlantis"})
+        assert caught.value.status == 404
+        assert "atlantis" in caught.value.error()["message"]
+
     def test_has_its_own_beginning(self, skerry):
         messages = [{"role": "system", "content": "Be brief."}, user("Where?")]
         with pytest.raises(HttpError) as caught:

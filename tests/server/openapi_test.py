@@ -106,6 +106,8 @@ CASES = [
     ("post", "/v1/chat/completions", {**CHAT, "context": "nobody-wrote-this"}, 404),
     ("post", "/v1/completions", {"prompt": "One, two,", "max_tokens": 2}, 200),
     ("post", "/completions", {"prompt": ["One, two,"], "max_tokens": 2}, 200),
+    ("post", "/v1/completions", {"prompt": "And", "max_tokens": 2, "context": NAME}, 200),
+    ("post", "/v1/completions", {"prompt": "And", "context": "nobody-wrote-this"}, 404),
     ("post", "/v1/embeddings", {"input": "text"}, 400),
     ("post", "/tokenize", {"content": "One, two,"}, 200),
     ("post", EXPLAIN, {**CHAT, "top": 3}, 200), ("post", EXPLAIN, {"context": NAME}, 200),
