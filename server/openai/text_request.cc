@@ -6,6 +6,9 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
+
+#include "server/openai/text_answer.h"
 
 namespace attndb::server {
 namespace {
@@ -234,6 +237,16 @@ Result<TextRequest> ParseCompletion(const Json& body) {
   }
   request.prompt = text->get<std::string>();
   return request;
+}
+
+Status TakeContextHeader(const std::string& header, TextRequest* request) {
+  if (header.empty()) return Status::Ok();
+  const std::string name = "the header " + std::string(kContextHeader);
+  if (!IsUtf8(header)) return Status::InvalidArgument(name + " is not UTF-8");
+  if (request->context.empty()) request->context = header;
+  if (request->context == header) return Status::Ok();
+  return Status::InvalidArgument("'context' is " + Shown(request->context) + ", and " + name +
+                                 " is " + Shown(header) + ": name one context");
 }
 
 Result<TokenizeRequest> ParseTokenize(const Json& body) {

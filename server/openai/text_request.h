@@ -48,6 +48,11 @@ struct TextRequest {
 Result<TextRequest> ParseChat(const Json& body);
 Result<TextRequest> ParseCompletion(const Json& body);
 
+// Takes the context that the header X-Attndb-Context names where the body names none. `header`: its
+// value; empty: it was not sent.
+// Errors: kInvalidArgument: it is not UTF-8; the body names another context.
+Status TakeContextHeader(const std::string& header, TextRequest* request);
+
 // POST /tokenize, as llama.cpp's server has it.
 struct TokenizeRequest {
   std::string content;

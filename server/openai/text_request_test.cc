@@ -261,6 +261,23 @@ TEST(TextRequestTest, OurOwnFields) {
   ExpectRefused("overflow", R"("")");
 }
 
+TEST(TextRequestTest, AHeaderNamesTheContextThatTheBodyDoesNot) {
+  const auto taken = [](const std::string& body, const std::string& header) {
+    Result<TextRequest> request = Chat(body);
+    const Status status = request.ok() ? TakeContextHeader(header, &*request) : request.status();
+    return status.ok() ? request->context : status.ToString();
+  };
+  EXPECT_EQ(taken("", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":null)", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":"")", "m\xC3\xA4nual"), "m\xC3\xA4nual");
+  EXPECT_EQ(taken(R"("context":"manual")", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":"manual")", ""), "manual");
+  EXPECT_EQ(taken("", ""), "");
+  EXPECT_THAT(taken(R"("context":"manual")", "Manual"),
+              AllOf(HasSubstr(R"("manual")"), HasSubstr(R"("Manual")"), HasSubstr("name one")));
+  EXPECT_THAT(taken("", "m\xE4nual"), HasSubstr("X-Attndb-Context is not UTF-8"));
+}
+
 TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("tools", R"([{"type":"function"}])");
   ExpectRefused("functions", R"([{"name":"f"}])");

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "attndb/context_name.h"
 #include "attndb/units.h"
@@ -74,6 +76,8 @@ class TextCall {
   Status Run() {
     ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body));
     ATTNDB_ASSIGN_OR_RETURN(asked_, is_chat_ ? ParseChat(body) : ParseCompletion(body));
+    const std::string header(call_.request->Header("x-attndb-context"));
+    ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");

@@ -277,6 +277,28 @@ class TestNamedContext:
             client.chat.completions.create(model="smollm2", messages=[user("Where is it?")],
                                            extra_body={"context": "atlantis"})
 
+    def test_is_named_by_a_header_as_well(self, skerry):
+        named = {CONTEXT_HEADER: "skerry"}
+        question = "When was the lighthouse built?"
+        field = skerry.ask(question, context="skerry")
+        for fields in ({}, {"context": None}, {"context": ""}, {"context": "skerry"}):
+            reply = skerry.ask(question, named, **fields)
+            assert reply.usage["prompt_tokens"] == field.usage["prompt_tokens"]
+            assert reply.cached == field.usage["prompt_tokens"] - 1
+        bare = skerry.json("POST", "/v1/completions", {"prompt": " And", "max_tokens": 1}, named)
+        assert bare["usage"]["prompt_tokens"] > skerry.imported_tokens
+
+    @pytest.mark.parametrize("header, fields, status, says", [
+        ("atlantis", {}, 404, ["atlantis"]),
+        ("skerry", {"context": "atlantis"}, 400, ["skerry", "atlantis"]),
+        (b"sk\xe4rry", {}, 400, ["UTF-8"])])
+    def test_of_a_header_is_checked_as_that_of_the_field(self, skerry, header, fields, status,
+                                                         says):
+        with pytest.raises(HttpError) as caught:
+            skerry.ask("Where is it?", {CONTEXT_HEADER: header}, **fields)
+        assert caught.value.status == status
+        assert all(word in caught.value.error()["message"] for word in says)
+
     def test_is_what_a_bare_text_goes_on_from(self, skerry):
         body = {"prompt": " The keeper is called", "context": "skerry", "max_tokens": 4,
                 "temperature": 0}
