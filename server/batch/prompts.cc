@@ -30,6 +30,18 @@ Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& con
   return Behind(tenant, context, tokens);
 }
 
+Result<Prompt> Prompts::OfTokens(const std::string& tenant, const std::string& context,
+                                 const std::vector<TokenId>& tokens) const {
+  const uint32_t vocab_size = engine_->info().vocab_size;
+  for (const TokenId token : tokens) {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab_size) continue;
+    return Status::InvalidArgument("'prompt' has token " + std::to_string(token) +
+                                   ", the vocabulary has ids 0 to " +
+                                   std::to_string(vocab_size - 1));
+  }
+  return Behind(tenant, context, tokens);
+}
+
 Result<Prompt> Prompts::Behind(const std::string& tenant, const std::string& context,
                                const Tokens& tokens) const {
   Prompt prompt;

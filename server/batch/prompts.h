@@ -1,7 +1,7 @@
 // From the words of a request to the tokens of its prompt.
 //
 //   chat         the model's template over the messages
-//   completion   the bare text, behind a named context's tokens if there is one
+//   completion   the bare text or the tokens, behind a named context's tokens if there is one
 //   context      a named context's tokens, and the messages as questions to it: a document is
 //                asked about in the message that it is in, a dialogue goes on
 //
@@ -38,6 +38,10 @@ class Prompts {
   // `context`: what the text goes on from; empty: it begins one. Errors: kNotFound (context).
   Result<Prompt> OfText(const std::string& tenant, const std::string& context,
                         const std::string& text) const;
+  // Likewise for tokens, which are run as they are, control tokens among them.
+  // Errors: kNotFound; kInvalidArgument (an id that is not in the vocabulary).
+  Result<Prompt> OfTokens(const std::string& tenant, const std::string& context,
+                          const std::vector<TokenId>& tokens) const;
   // Errors: kNotFound (context); kInvalidArgument (messages that it can't be asked).
   Result<Prompt> OfChat(const std::string& tenant, const std::string& context,
                         std::span<const llama::ChatMessage> messages) const;

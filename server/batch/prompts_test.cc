@@ -96,6 +96,27 @@ TEST_F(PromptsTest, ACompletionGoesOnFromAContextAsItIs) {
               FailsWith(StatusCode::kNotFound, HasSubstr("document")));
 }
 
+TEST_F(PromptsTest, TokensAreRunAsTheyAre) {
+  const auto vocab_size = static_cast<TokenId>(engine_->info().vocab_size);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Tokens tokens, engine_->Tokenize("<|im_end|>x", false, true));
+  tokens.push_back(vocab_size - 1);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfTokens(kTenant, "", tokens));
+  EXPECT_EQ(prompt.tokens, tokens);
+  EXPECT_EQ(prompt.num_last, tokens.size());
+  EXPECT_EQ(prompt.num_system, 0u);
+  EXPECT_EQ(prompt.digest, "");
+  Store("text", tokens);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt behind, prompts_->OfTokens(kTenant, "text", {5, 6}));
+  EXPECT_EQ(behind.num_last, 2u);
+  tokens.insert(tokens.end(), {5, 6});
+  EXPECT_EQ(behind.tokens, tokens);
+  for (const TokenId token : {vocab_size, TokenId{-1}}) {
+    EXPECT_THAT(prompts_->OfTokens(kTenant, "", {0, token}),
+                FailsWith(StatusCode::kInvalidArgument,
+                          HasSubstr("has token " + std::to_string(token) + ", the vocabulary")));
+  }
+}
+
 TEST_F(PromptsTest, AChatIsTheTemplateOverItsMessages) {
   const Messages messages = {{"system", "Be brief."}, {"user", "Hello"}};
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfChat(kTenant, "", messages));

@@ -13,6 +13,8 @@
 namespace attndb::server {
 namespace {
 
+constexpr uint64_t kTokenIdMax = std::numeric_limits<TokenId>::max();
+
 // Fields that ask for what there is not, unless they have one of the values that ask for nothing.
 struct RefusedField {
   const char* name;
@@ -209,6 +211,33 @@ Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& 
   return llama::ChatMessage{std::move(role), std::move(content)};
 }
 
+Status ReadPromptTokens(const Json& ids, std::vector<TokenId>* tokens) {
+  tokens->reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!ids[i].is_number_unsigned() || ids[i].get<uint64_t>() > kTokenIdMax) {
+      return Wrong("prompt[" + std::to_string(i) + "]", "the id of a token", ids[i]);
+    }
+    tokens->push_back(static_cast<TokenId>(ids[i].get<uint64_t>()));
+  }
+  return Status::Ok();
+}
+
+// A text, alone or as the one entry of a list, or ids.
+Status ReadPrompt(const Json& prompt, TextRequest* request) {
+  const bool is_list = prompt.is_array() && !prompt.empty();
+  const bool has_text = is_list && prompt.front().is_string();
+  if (has_text && prompt.size() == 1) return ReadPrompt(prompt.front(), request);
+  if (has_text || (is_list && prompt.front().is_array())) {
+    return Wrong("prompt", "one prompt a request: a text, or the ids of its tokens", prompt);
+  }
+  if (is_list) return ReadPromptTokens(prompt, &request->prompt_tokens);
+  if (!prompt.is_string() || prompt.get_ref<const std::string&>().empty()) {
+    return Wrong("prompt", "a text that is not empty, or the ids of its tokens", prompt);
+  }
+  request->prompt = prompt.get<std::string>();
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<TextRequest> ParseChat(const Json& body) {
@@ -230,12 +259,7 @@ Result<TextRequest> ParseChat(const Json& body) {
 Result<TextRequest> ParseCompletion(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
   const Json* const prompt = FindMember(body, "prompt");
-  const Json* const text =
-      prompt != nullptr && prompt->is_array() && prompt->size() == 1 ? &prompt->front() : prompt;
-  if (text == nullptr || !text->is_string() || text->get_ref<const std::string&>().empty()) {
-    return Wrong("prompt", "a text that is not empty", prompt == nullptr ? Json() : *prompt);
-  }
-  request.prompt = text->get<std::string>();
+  ATTNDB_RETURN_IF_ERROR(ReadPrompt(prompt == nullptr ? Json() : *prompt, &request));
   return request;
 }
 

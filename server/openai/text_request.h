@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "server/json.h"
 
@@ -28,8 +29,10 @@ inline constexpr size_t kMaxMessages = 16384;
 
 struct TextRequest {
   std::vector<llama::ChatMessage> messages;  // For a chat.
-  std::string prompt;                        // For a bare completion.
-  uint32_t max_tokens = 0;                   // 0: it does not say.
+  // For a bare completion: one of them is not empty.
+  std::string prompt;
+  std::vector<TokenId> prompt_tokens;  // Ids from 0 on, of any vocabulary.
+  uint32_t max_tokens = 0;             // 0: it does not say.
   std::vector<std::string> stop;
   llama::SamplerOptions sampler = kDefaultSampler;
   bool has_seed = false;  // False: sampler.seed is any.

@@ -405,13 +405,38 @@ TEST(TextRequestTest, ACompletionHasAPrompt) {
   };
   EXPECT_EQ(prompt(R"("once")")->prompt, "once");
   EXPECT_EQ(prompt(R"(["once"])")->prompt, "once");
-  for (const char* const text :
-       {R"("")", R"([""])", R"(["a","b"])", "[]", "[1,2]", "[[1]]", "{}", "5", "null"}) {
+  for (const char* const text : {R"("")", R"([""])", "[]", "{}", "5", "null"}) {
     EXPECT_THAT(prompt(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")))
         << text;
   }
   EXPECT_THAT(ParseCompletion(Json::object()),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")));
+}
+
+TEST(TextRequestTest, APromptMayBeIds) {
+  const auto prompt = [](const std::string& ids) -> Result<TextRequest> {
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(R"({"prompt":)" + ids + "}"));
+    return ParseCompletion(body);
+  };
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, prompt("[3,0,2147483647]"));
+  EXPECT_THAT(request.prompt_tokens, ElementsAre(3, 0, 2147483647));
+  EXPECT_EQ(request.prompt, "");
+  EXPECT_THAT(prompt("[7]")->prompt_tokens, ElementsAre(7)) << "a list of one text is that text";
+  EXPECT_THAT(prompt(R"("a")")->prompt_tokens, IsEmpty());
+  for (const char* const ids : {"[-1]", "[1.5]", "[2147483648]", "[null]", "[true]", "[{}]"}) {
+    EXPECT_THAT(prompt(ids), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt[0]'")))
+        << ids;
+  }
+  for (const char* const ids : {R"([1,"a"])", "[1,[2]]"}) {
+    EXPECT_THAT(prompt(ids), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt[1]'")))
+        << ids;
+  }
+  for (const char* const several : {R"(["a","b"])", R"(["a",1])", "[[1]]", "[[1,2],[3]]", "[[]]"}) {
+    EXPECT_THAT(prompt(several),
+                FailsWith(StatusCode::kInvalidArgument,
+                          AllOf(HasSubstr("'prompt' is ["), HasSubstr("one prompt a request"))))
+        << several;
+  }
 }
 
 TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {

@@ -110,7 +110,8 @@ class TextCall {
   Result<Prompt> MakePrompt(const std::string& tenant) const {
     const Prompts& prompts = *service_->prompts;
     if (is_chat_) return prompts.OfChat(tenant, asked_.context, asked_.messages);
-    return prompts.OfText(tenant, asked_.context, asked_.prompt);
+    if (asked_.prompt_tokens.empty()) return prompts.OfText(tenant, asked_.context, asked_.prompt);
+    return prompts.OfTokens(tenant, asked_.context, asked_.prompt_tokens);
   }
   // What a token of the reply may take, by the request or else its tenant; 0: neither says.
   double TpotSeconds() const {
