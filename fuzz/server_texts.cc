@@ -43,7 +43,7 @@ constexpr std::string_view kBody =
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
     R"("functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{},)"
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
-    R"("content":"T","add_special":true,"parse_special":true,)"
+    R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
 
 // Likewise, of all routes of /attndb/v1.

@@ -280,6 +280,7 @@ Result<TokenizeRequest> ParseTokenize(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadText(body, "content", &request.content));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &request.add_special));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &request.parse_special));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "with_pieces", &request.with_pieces));
   return request;
 }
 

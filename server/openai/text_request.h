@@ -61,6 +61,7 @@ struct TokenizeRequest {
   std::string content;
   bool add_special = false;    // What the model sets before and behind a text.
   bool parse_special = false;  // Names of control tokens are these tokens.
+  bool with_pieces = false;    // Each id comes with its text.
 };
 Result<TokenizeRequest> ParseTokenize(const Json& body);
 

@@ -449,6 +449,8 @@ TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
   EXPECT_FALSE(parse(R"({"content":"a"})")->parse_special);
   EXPECT_TRUE(parse(R"({"content":"","add_special":true})")->add_special);
   EXPECT_TRUE(parse(R"({"content":"","parse_special":true})")->parse_special);
+  EXPECT_FALSE(parse(R"({"content":"a"})")->with_pieces);
+  EXPECT_TRUE(parse(R"({"content":"","with_pieces":true})")->with_pieces);
   const auto refused = [&](const std::string& body, const std::string& field) {
     EXPECT_THAT(parse(body), FailsWith(StatusCode::kInvalidArgument, HasSubstr(field))) << body;
   };
@@ -457,6 +459,7 @@ TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
   }
   refused(R"({"content":"a","add_special":5})", "'add_special'");
   refused(R"({"content":"a","parse_special":"x"})", "'parse_special'");
+  refused(R"({"content":"a","with_pieces":1})", "'with_pieces'");
 }
 
 TEST(TextRequestTest, ABodyIsAnObject) {

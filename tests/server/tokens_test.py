@@ -90,3 +90,28 @@ class TestPrompt:
                 assert str(WINDOW) in message
                 assert message == refusal(narrow, STORY, overflow=overflow)
             assert "Paris" in narrow.ask(CAPITAL).text
+
+
+class TestPieces:
+    def pieces(self, server, text, **fields):
+        body = {"content": text, "with_pieces": True, **fields}
+        tokens = server.json("POST", "/tokenize", body)["tokens"]
+        plain = server.json("POST", "/tokenize", {"content": text, **fields})["tokens"]
+        assert [token["id"] for token in tokens] == plain
+        return [token["piece"] for token in tokens]
+
+    def test_are_the_text_between_them(self, server):
+        assert self.pieces(server, "What is the capital?") == ["What", " is", " the", " capital",
+                                                               "?"]
+        assert "".join(self.pieces(server, STORY)) == STORY
+        assert self.pieces(server, "") == []
+
+    def test_that_are_parts_of_a_character_are_bytes(self, server):
+        text = "\U0001f701"
+        pieces = self.pieces(server, text)
+        assert len(pieces) > 1 and all(isinstance(piece, list) for piece in pieces)
+        assert bytes(byte for piece in pieces for byte in piece).decode() == text
+
+    def test_of_control_tokens_are_their_names(self, server):
+        assert self.pieces(server, "<|im_end|>", parse_special=True) == ["<|im_end|>"]
+        assert len(self.pieces(server, "<|im_end|>")) > 1
