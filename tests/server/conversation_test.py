@@ -384,12 +384,21 @@ class TestWindow:
     def test_a_conversation_that_lost_tokens_goes_on_behind_a_kill(self, folder):
         with Server(folder / "store", "--window", WINDOW) as server:
             talk, last = self.long_talk(server)
-            server.wait_until_durable(last.context)
+            info = server.wait_until_durable(last.context)
             talk.append(user("Thank you."))
             expected = server.ask(talk)
             server.kill()
         with Server(folder / "store", "--window", WINDOW) as server:
             reply = server.ask(talk)
+            num_run = server.metric("attndb_pass_prompt_tokens")
         assert reply.text == expected.text
         assert int(reply.headers[DROPPED_HEADER]) == int(expected.headers[DROPPED_HEADER])
-        assert reply.cached >= last.usage["total_tokens"] - 1
+        assert num_run <= reply.usage["prompt_tokens"] - (last.usage["total_tokens"] - 1)
+        # What has left the window need not be run, but is no part of what was reused: of a window
+        # that is full, half leaves before anything runs.
+        assert info["num_dropped"] > 0
+        num_left = info["num_tokens"] - info["num_dropped"]
+        assert expected.cached == (num_left if num_left < WINDOW else WINDOW // 2)
+        assert 0 < reply.cached <= WINDOW
+        assert reply.cached < reply.usage["prompt_tokens"] - num_run
+        assert reply.usage["run_tokens"] == num_run
