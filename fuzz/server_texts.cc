@@ -41,7 +41,8 @@ constexpr std::string_view kBody =
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{},)"
+    R"("functions":[],"logprobs":false,"top_logprobs":0,"n_probs":0,"logit_bias":{},)"
+    R"("grammar":"","json_schema":{},)"
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
     R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";

@@ -2,7 +2,7 @@
 // tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
-// tools, n > 1, logprobs, formats other than text, parts of messages that are no text.
+// tools, n > 1, logprobs, grammars, formats other than text, parts of messages that are no text.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.

@@ -92,7 +92,10 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "functions",
                                   "logprobs",
                                   "top_logprobs",
+                                  "n_probs",
                                   "logit_bias",
+                                  "grammar",
+                                  "json_schema",
                                   "audio",
                                   "suffix",
                                   "echo",
@@ -285,6 +288,9 @@ TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("logprobs", "5");
   ExpectRefused("top_logprobs", "2");
   ExpectRefused("logit_bias", R"({"50256":-100})");
+  ExpectRefused("n_probs", "10");
+  ExpectRefused("grammar", R"("root ::= [a]")");
+  ExpectRefused("json_schema", R"({"const":"42"})");
   ExpectRefused("audio", R"({"voice":"alloy"})");
   ExpectRefused("suffix", R"("end")");
   ExpectRefused("echo", "true");
@@ -306,6 +312,7 @@ TEST(TextRequestTest, FormatsOtherThanTextAreRefused) {
 TEST(TextRequestTest, FieldsThatAskForNothingAreTaken) {
   for (const char* const more :
        {R"("tools":[],"functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{})",
+        R"("n_probs":0,"grammar":"","json_schema":{})",
         R"("suffix":"","echo":false,"n":1,"best_of":1)"}) {
     ATTNDB_EXPECT_OK(Chat(more)) << more;
     ATTNDB_EXPECT_OK(Completion(more)) << more;

@@ -298,7 +298,8 @@ class TestWrongRequests:
         ("seed", 1.5), ("stop", 5), ("stop", [5]), ("stop", {"a": "b"}), ("stream", "yes"),
         ("stream_options", 1), ("stream_options", {"include_usage": 1}), ("n", 2), ("n", "1"),
         ("model", 5), ("plan", 5), ("plan", "sideways(7)"), ("context", 5), ("overflow", "explode"),
-        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("response_format", "json"),
+        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("n_probs", 5), ("grammar", "root"),
+        ("json_schema", {"const": 4}), ("response_format", "json"),
         ("response_format", {"type": 5}), ("response_format", {"type": "json_schema"})])
     def test_a_field_that_is_wrong_is_400_and_named(self, server, field, value):
         message = self.refused(server, CHAT, {**HI, field: value})
