@@ -5,7 +5,6 @@ as far as they concern this one, and what attackers and broken clients send.
 """
 
 import contextlib
-import hashlib
 import http.client
 import json
 import re
@@ -484,108 +483,6 @@ class TestWire:
             raw.send(post(CHAT, {**HI, "messages": [user("Count to one hundred.")],
                                  "max_tokens": 60, "stream": True}))
             assert server.ask("Name a metal.").text
-
-
-class TestKeys:
-    @staticmethod
-    def write(path, **tenants):
-        """A file by which each tenant's key is `key of TENANT`."""
-        entries = [{"sha256": hashlib.sha256(f"key of {name}".encode()).hexdigest(), "tenant": name,
-                    **limits} for name, limits in tenants.items()]
-        path.write_text(json.dumps({"keys": entries}))
-
-    @staticmethod
-    def key(tenant):
-        return {"Authorization": f"Bearer key of {tenant}"}
-
-    @pytest.fixture
-    def guarded(self, folder):
-        self.write(folder / "keys", alice={}, bob={})
-        with Server(folder / "store", "--keys", folder / "keys") as server:
-            server.keys = folder / "keys"
-            yield server
-
-    def status(self, server, tenant, path="/v1/models"):
-        return server.request("GET", path, headers=self.key(tenant))[0]
-
-    def test_without_a_right_key_there_is_401(self, guarded):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "key of alice"},
-                        {"Authorization": "Bearer "}, {"X-Api-Key": "wrong"},
-                        {"Authorization": "Basic a2V5IG9mIGFsaWNl"},
-                        {"Authorization": "Bearer " + hashlib.sha256(b"key of alice").hexdigest()}):
-            for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/metrics"),
-                                 ("GET", CONTEXTS), ("GET", CONTEXTS + "/x"),
-                                 ("POST", "/tokenize")):
-                status, _, body = guarded.request(method, path, headers=headers)
-                assert status == 401, (headers, path)
-                assert json.loads(body)["error"]["type"] == "authentication_error"
-        # Whether it lives is no secret.
-        assert guarded.json("GET", "/health") == {"status": "ok"}
-
-    def test_what_is_counted_of_all_tenants_is_the_operators(self, guarded):
-        self.write(guarded.keys, alice={}, bob={"operator": True})
-        status, _, body = guarded.request("GET", "/metrics", headers=self.key("alice"))
-        assert status == 403
-        assert "operator" in json.loads(body)["error"]["message"]
-        assert self.status(guarded, "bob", "/metrics") == 200
-
-    def test_with_the_right_key_there_is_an_answer(self, guarded):
-        assert guarded.ask("Say hi.", headers=self.key("alice")).text
-        assert guarded.request("GET", "/v1/models", headers={"X-Api-Key": "key of bob"})[0] == 200
-
-    def test_keys_come_and_go_without_a_restart(self, guarded):
-        assert self.status(guarded, "carol") == 401
-        self.write(guarded.keys, alice={}, carol={})
-        assert self.status(guarded, "carol") == 200
-        assert self.status(guarded, "alice") == 200
-        assert self.status(guarded, "bob") == 401
-        # Nobody is let in, or out, by a file that is half written.
-        guarded.keys.write_text('{"keys": [{"sha2')
-        assert self.status(guarded, "alice") == 200
-        assert self.status(guarded, "bob") == 401
-
-    def test_a_tenant_sees_nothing_of_another(self, guarded):
-        told = [user(STORY + "Remember the key.")]
-        mine = guarded.ask(told, headers=self.key("alice"))
-        path = f"{CONTEXTS}/{mine.context}"
-        wait_until(lambda: guarded.json("GET", path, headers=self.key("alice"))["durable"],
-                   "alice's turn is durable")
-        assert guarded.ask(told, headers=self.key("alice"), max_tokens=1).cached > 0
-        for method, body in (("GET", None), ("DELETE", None), ("POST", "{}")):
-            assert guarded.request(method, path, body, self.key("bob"))[0] == 404
-        assert guarded.json("GET", CONTEXTS, headers=self.key("bob"))["contexts"] == []
-        with pytest.raises(HttpError) as caught:
-            guarded.ask("What is it?", headers=self.key("bob"), context=mine.context)
-        assert caught.value.status == 404
-        assert guarded.ask(told, headers=self.key("bob"), max_tokens=1).cached == 0
-
-    def test_a_tenant_has_no_more_requests_than_it_may(self, guarded):
-        self.write(guarded.keys, alice={"max_requests": 1}, bob={})
-        with guarded.stream("Count to one hundred.", headers=self.key("alice"),
-                            max_tokens=300) as stream:
-            next(stream.pieces())
-            status, headers, body = guarded.request("POST", CHAT, HI, self.key("alice"))
-            assert status == 429
-            assert int(headers["Retry-After"]) >= 1
-            assert json.loads(body)["error"]["type"] == "rate_limit_error"
-            assert guarded.ask("Say hi.", headers=self.key("bob")).text
-        # The closed stream gives its place back.
-        wait_until(lambda: self.status(guarded, "alice") == 200, "alice's place is free")
-
-    def test_a_tenant_has_no_more_tokens_than_it_may(self, guarded):
-        self.write(guarded.keys, alice={"tokens_per_minute": 60}, bob={})
-        assert guarded.ask(STORY, headers=self.key("alice"), max_tokens=1).text
-        status, headers, _ = guarded.request("POST", CHAT, HI, self.key("alice"))
-        assert status == 429
-        assert int(headers["Retry-After"]) >= 60
-        assert guarded.ask("Say hi.", headers=self.key("bob")).text
-
-    @pytest.mark.parametrize("text", ["", "{}", '{"keys": 5}', '{"keys": [{}]}',
-                                      '{"keys": [{"sha256": "xyz", "tenant": "a"}]}'])
-    def test_a_file_that_is_none_is_refused_at_the_start(self, folder, text):
-        (folder / "keys").write_text(text)
-        with pytest.raises(AssertionError, match="keys"):
-            Server(folder / "store", "--keys", folder / "keys")
 
 
 class TestProcess:
