@@ -1,7 +1,7 @@
 # `cmake --install`: headers, libraries, the command line, and packages for CMake and pkg-config. All
 # of it may be moved to another place afterwards. docs/install.md says how it is used.
 #
-#   component runtime      libattndb.so, the command line, its manual page and completion
+#   component runtime      libattndb.so, the command line, its manual page and completion, the docs
 #   component development  headers, libattndb.a, the adapter, lib/cmake/attndb, lib/pkgconfig
 #   component python       what goes into a wheel; python/CMakeLists.txt has its rules
 #
@@ -104,4 +104,7 @@ foreach(package IN LISTS packages)
           COMPONENT development)
 endforeach()
 
+# packaging/attndb.service names one of these pages; they refer to each other.
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.yaml" PATTERN "*.png" PATTERN "*.svg")

@@ -35,15 +35,16 @@ constexpr size_t kMaxErrorBytes = 1024;
 // that is empty, and kStoreBody has one.
 constexpr std::string_view kBody =
     R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
-    R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":["P"],)"
+    R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":[7,0],)"
     R"("model":"m","max_tokens":16,"max_completion_tokens":17,"stop":["a","b"],)"
     R"("temperature":0.5,"top_p":0.9,"min_p":0.1,"top_k":40,"repeat_penalty":1.1,)"
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{},)"
+    R"("functions":[],"logprobs":false,"top_logprobs":0,"n_probs":0,"logit_bias":{},)"
+    R"("grammar":"","json_schema":{},)"
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
-    R"("content":"T","add_special":true,"parse_special":true,)"
+    R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
 
 // Likewise, of all routes of /attndb/v1.
@@ -120,7 +121,9 @@ void CheckRequest(const server::TextRequest& request) {
   ATTNDB_CHECK(request.stop.size() <= server::kMaxStops);
   for (const std::string& stop : request.stop) ATTNDB_CHECK(stop.size() <= server::kMaxStopBytes);
   ATTNDB_CHECK(request.messages.size() <= server::kMaxMessages);
-  ATTNDB_CHECK(!request.messages.empty() || !request.prompt.empty());
+  const bool has_prompt = request.prompt.empty() != request.prompt_tokens.empty();
+  ATTNDB_CHECK(!request.messages.empty() || has_prompt);
+  for (const TokenId token : request.prompt_tokens) ATTNDB_CHECK(token >= 0);
   for (const llama::ChatMessage& message : request.messages) {
     ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
   }

@@ -108,6 +108,12 @@ Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t 
   return Status::Ok();
 }
 
+bool IsUtf8(const std::string& bytes) {
+  using Handler = Json::error_handler_t;
+  const Json text = bytes;  // Each byte that is none of a character is replaced by three.
+  return text.dump(-1, ' ', false, Handler::replace) == text.dump(-1, ' ', false, Handler::ignore);
+}
+
 std::string Shown(const Json& found) {
   std::string text = ToText(found);
   if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";

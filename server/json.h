@@ -31,6 +31,9 @@ Status ReadString(const Json& object, const char* name, std::string* value);
 Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
                  uint64_t* value);
 
+// Whether a JSON text can hold these bytes as they are.
+bool IsUtf8(const std::string& bytes);
+
 // A value as errors show it: its beginning, if it is long.
 std::string Shown(const Json& found);
 

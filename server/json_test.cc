@@ -56,6 +56,16 @@ TEST(JsonTest, WhatIsNoJsonIsRefused) {
   }
 }
 
+TEST(JsonTest, BytesAreUtf8OrNot) {
+  for (const char* const bytes : {"", "a", "\xc3\xa4", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"}) {
+    EXPECT_TRUE(IsUtf8(bytes)) << bytes;
+  }
+  for (const char* const bytes : {"\xff", "\xc3", "a\xf0\x9f\x98", "\xa4", "\xc0\xaf",
+                                  "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3("}) {
+    EXPECT_FALSE(IsUtf8(bytes)) << bytes;
+  }
+}
+
 TEST(JsonTest, AnErrorsTextCanBeSent) {
   const Result<Json> json = ParseJson("{\"a\": \"\xff\"}");
   ASSERT_FALSE(json.ok());

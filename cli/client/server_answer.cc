@@ -71,6 +71,10 @@ class Listening {
       return Status::IoError("the server reused more tokens than the prompt has");
     }
     stats.new_tokens = num_prompt - stats.reused_tokens;
+    if (server::FindMember(usage, "run_tokens") != nullptr) {  // Others had left the window.
+      ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_run, CountFromJson(usage, "run_tokens"));
+      stats.new_tokens = std::min(stats.new_tokens, num_run);
+    }
     ATTNDB_ASSIGN_OR_RETURN(answer_.num_dropped, CountFromJson(usage, "dropped_tokens"));
     return Status::Ok();
   }

@@ -52,7 +52,7 @@ class Answer:
     finish: str  # "stop", or "length": it was cut.
     context: str  # The context that the turn is stored as.
     prompt_tokens: int
-    cached_tokens: int  # Those of the prompt that were not run.
+    cached_tokens: int  # Those of the prompt that were reused.
     reply_tokens: int
     dropped_tokens: int  # Those of the prompt and of the reply that left the window.
 

@@ -22,11 +22,35 @@ std::vector<TokenId> Joined(std::vector<TokenId> front, std::span<const TokenId>
 
 }  // namespace
 
-Result<Prompt> Prompts::OfText(const std::string& text) const {
+Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& context,
+                               const std::string& text) const {
+  ATTNDB_ASSIGN_OR_RETURN(
+      const Tokens tokens,
+      engine_->Tokenize(text, /*add_special=*/context.empty(), /*parse_special=*/false));
+  return Behind(tenant, context, tokens);
+}
+
+Result<Prompt> Prompts::OfTokens(const std::string& tenant, const std::string& context,
+                                 const std::vector<TokenId>& tokens) const {
+  const uint32_t vocab_size = engine_->info().vocab_size;
+  for (const TokenId token : tokens) {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab_size) continue;
+    return Status::InvalidArgument("'prompt' has token " + std::to_string(token) +
+                                   ", the vocabulary has ids 0 to " +
+                                   std::to_string(vocab_size - 1));
+  }
+  return Behind(tenant, context, tokens);
+}
+
+Result<Prompt> Prompts::Behind(const std::string& tenant, const std::string& context,
+                               const Tokens& tokens) const {
   Prompt prompt;
-  ATTNDB_ASSIGN_OR_RETURN(prompt.tokens,
-                          engine_->Tokenize(text, /*add_special=*/true, /*parse_special=*/false));
-  prompt.num_last = prompt.tokens.size();
+  if (!context.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_->HandleOf(tenant));
+    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, db.Tokens(context));
+  }
+  prompt.tokens = Joined(std::move(prompt.tokens), tokens);
+  prompt.num_last = tokens.size();
   return prompt;
 }
 

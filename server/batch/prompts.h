@@ -1,7 +1,7 @@
 // From the words of a request to the tokens of its prompt.
 //
 //   chat         the model's template over the messages
-//   completion   the bare text
+//   completion   the bare text or the tokens, behind a named context's tokens if there is one
 //   context      a named context's tokens, and the messages as questions to it: a document is
 //                asked about in the message that it is in, a dialogue goes on
 //
@@ -35,7 +35,13 @@ class Prompts {
   Prompts(const llama::LlamaEngine* engine, Conversations* conversations)
       : engine_(engine), conversations_(conversations) {}
 
-  Result<Prompt> OfText(const std::string& text) const;
+  // `context`: what the text goes on from; empty: it begins one. Errors: kNotFound (context).
+  Result<Prompt> OfText(const std::string& tenant, const std::string& context,
+                        const std::string& text) const;
+  // Likewise for tokens, which are run as they are, control tokens among them.
+  // Errors: kNotFound; kInvalidArgument (an id that is not in the vocabulary).
+  Result<Prompt> OfTokens(const std::string& tenant, const std::string& context,
+                          const std::vector<TokenId>& tokens) const;
   // Errors: kNotFound (context); kInvalidArgument (messages that it can't be asked).
   Result<Prompt> OfChat(const std::string& tenant, const std::string& context,
                         std::span<const llama::ChatMessage> messages) const;
@@ -49,6 +55,9 @@ class Prompts {
   using Messages = std::span<const llama::ChatMessage>;
   using Tokens = std::vector<TokenId>;
 
+  // A completion's prompt: the context's tokens, if it has a name, and `tokens`.
+  Result<Prompt> Behind(const std::string& tenant, const std::string& context,
+                        const Tokens& tokens) const;
   // The context's tokens and the messages as questions to it.
   Result<Tokens> AskContext(const std::string& tenant, const std::string& context,
                             Messages messages) const;

@@ -75,13 +75,46 @@ class PromptsTest : public ::testing::Test {
 std::unique_ptr<llama::LlamaEngine> PromptsTest::engine_;
 
 TEST_F(PromptsTest, ACompletionIsItsBareText) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfText("Once <|im_end|> upon"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
+                              prompts_->OfText(kTenant, "", "Once <|im_end|> upon"));
   EXPECT_EQ(Text(prompt.tokens), "Once <|im_end|> upon");
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens mark, engine_->Tokenize("<|im_end|>", false, true));
   EXPECT_EQ(std::ranges::count(prompt.tokens, mark[0]), 0) << "it forges no markup";
   EXPECT_EQ(prompt.num_last, prompt.tokens.size());
   EXPECT_EQ(prompt.num_system, 0u);
   EXPECT_EQ(prompt.digest, "") << "there are no words to know it by";
+}
+
+TEST_F(PromptsTest, ACompletionGoesOnFromAContextAsItIs) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Once"));
+  Store("document", document);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
+                              prompts_->OfText(kTenant, "document", " upon a time"));
+  EXPECT_EQ(Text(prompt.tokens), Text(document) + " upon a time");
+  EXPECT_EQ(prompt.num_last, prompt.tokens.size() - document.size());
+  EXPECT_THAT(prompts_->OfText("other", "document", "Why?"),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+}
+
+TEST_F(PromptsTest, TokensAreRunAsTheyAre) {
+  const auto vocab_size = static_cast<TokenId>(engine_->info().vocab_size);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Tokens tokens, engine_->Tokenize("<|im_end|>x", false, true));
+  tokens.push_back(vocab_size - 1);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfTokens(kTenant, "", tokens));
+  EXPECT_EQ(prompt.tokens, tokens);
+  EXPECT_EQ(prompt.num_last, tokens.size());
+  EXPECT_EQ(prompt.num_system, 0u);
+  EXPECT_EQ(prompt.digest, "");
+  Store("text", tokens);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt behind, prompts_->OfTokens(kTenant, "text", {5, 6}));
+  EXPECT_EQ(behind.num_last, 2u);
+  tokens.insert(tokens.end(), {5, 6});
+  EXPECT_EQ(behind.tokens, tokens);
+  for (const TokenId token : {vocab_size, TokenId{-1}}) {
+    EXPECT_THAT(prompts_->OfTokens(kTenant, "", {0, token}),
+                FailsWith(StatusCode::kInvalidArgument,
+                          HasSubstr("has token " + std::to_string(token) + ", the vocabulary")));
+  }
 }
 
 TEST_F(PromptsTest, AChatIsTheTemplateOverItsMessages) {

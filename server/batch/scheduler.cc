@@ -180,7 +180,13 @@ Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
   if (turn->num_run_ == 0 && !request.plan.empty()) {
     ATTNDB_RETURN_IF_ERROR(turn->session_.SetPlan("full"));
   }
-  return llama::MakeRoom(request.generate.prefill.window, turn->rest().size(), &turn->session_);
+  ATTNDB_ASSIGN_OR_RETURN(
+      const uint64_t room,
+      llama::MakeRoom(request.generate.prefill.window, turn->rest().size(), &turn->session_));
+  if (turn->num_run_ == 0) {
+    turn->num_reused_ = turn->session_.num_tokens() - turn->session_.num_dropped();
+  }
+  return room;
 }
 
 void Scheduler::Run(const std::vector<Part>& parts) {
@@ -288,7 +294,8 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
   const TurnRequest& request = turn.request_;
   return {.id = request.id,
           .num_prompt_tokens = request.prompt.size(),
-          .num_cached_tokens = request.prompt.size() - turn.rest_.size(),
+          .num_cached_tokens = turn.num_reused_,
+          .num_run_tokens = turn.rest_.size(),
           .num_dropped_tokens = turn.session_.num_dropped()};
 }
 

@@ -277,6 +277,29 @@ TEST_F(SchedulerTest, TurnsOutgrowTheirWindowAsTheyWouldAlone) {
   EXPECT_GT(listeners[2]->end()->num_dropped_tokens, listeners[2]->start()->num_dropped_tokens);
 }
 
+TEST_F(SchedulerTest, WhatHasLeftTheWindowIsNotReused) {
+  Open();
+  StartScheduler();
+  TurnRequest first = Request("first", 100, 1, Greedy(60));
+  first.generate.prefill.window = {.window_tokens = 64, .keep_first = 4};
+  const auto cold = Add(first);
+  ASSERT_TRUE(cold->AwaitEnd());
+  EXPECT_GT(cold->start()->num_dropped_tokens, 0u);
+  EXPECT_EQ(cold->start()->num_cached_tokens, 0u);
+  EXPECT_EQ(cold->start()->num_run_tokens, 100u);
+
+  TurnRequest second = Request("second", 0, 0, Greedy(2));
+  second.generate.prefill.window = first.generate.prefill.window;
+  second.prompt = Stored("first");
+  const uint64_t num_left = second.prompt.size() - cold->end()->num_dropped_tokens;
+  second.prompt.insert(second.prompt.end(), {5, 6, 7});
+  const auto warm = Add(second);
+  ASSERT_TRUE(warm->AwaitEnd());
+  // A full window loses half before anything runs.
+  EXPECT_EQ(warm->start()->num_cached_tokens, num_left < 64 ? num_left : 32u);
+  EXPECT_EQ(warm->start()->num_run_tokens, 3u);
+}
+
 TEST_F(SchedulerTest, PassesKeepWithinAUbatch) {
   llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
   options.ubatch_tokens = 6;

@@ -32,7 +32,9 @@ double MonotonicSeconds();
 struct TurnStart {
   std::string id;  // Names the context that it will be stored as.
   uint64_t num_prompt_tokens = 0;
-  uint64_t num_cached_tokens = 0;   // Those of the prompt that were not run.
+  // Those of the prompt that were not run, and were attended to when the first of the others ran.
+  uint64_t num_cached_tokens = 0;
+  uint64_t num_run_tokens = 0;      // Those of the prompt that were run.
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
 };
 
@@ -120,7 +122,8 @@ class Turn {
   std::function<void(uint64_t)> count_;
 
   // The scheduler's.
-  uint64_t num_run_ = 0;  // Tokens of rest_.
+  uint64_t num_run_ = 0;     // Tokens of rest_.
+  uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.
   std::unique_ptr<llama::Reply> reply_;
   double first_token_seconds_ = 0;  // When it came.
   double last_token_seconds_ = 0;   // When the last one so far came.

@@ -18,7 +18,7 @@
 
 namespace attndb::server {
 
-// Names the context that a turn is stored as.
+// Names the context that a turn is stored as; of a request, one that it asks.
 inline constexpr const char* kContextHeader = "X-Attndb-Context";
 // Tokens that are no longer attended to; absent if none. A stream's are those of the prompt: its
 // usage has all of them.

@@ -260,12 +260,15 @@ TEST_F(TextAnswerTest, AnErrorAfterTextThatIsNotStreamedIsAPlainError) {
 TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
   TextAnswer answer = Answer({});
   TurnStart start = Start();
+  start.num_run_tokens = 3;
   start.num_dropped_tokens = 7;
   answer.OnStart(start);
   answer.OnEnd({.num_dropped_tokens = 9});  // The reply goes beyond the window, too.
   ASSERT_TRUE(responder_->sent);
   EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "9")));
-  EXPECT_EQ(Parsed(responder_->sent->body)["usage"]["dropped_tokens"], 9);
+  const Json usage = Parsed(responder_->sent->body)["usage"];
+  EXPECT_EQ(usage["dropped_tokens"], 9);
+  EXPECT_EQ(usage["run_tokens"], 3) << "4 of 10 were reused, 3 had left";
 }
 
 TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {

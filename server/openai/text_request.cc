@@ -6,9 +6,14 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
+
+#include "server/openai/text_answer.h"
 
 namespace attndb::server {
 namespace {
+
+constexpr uint64_t kTokenIdMax = std::numeric_limits<TokenId>::max();
 
 // Fields that ask for what there is not, unless they have one of the values that ask for nothing.
 struct RefusedField {
@@ -20,7 +25,10 @@ constexpr std::array kRefused = {
     RefusedField{"functions", "functions are not supported"},
     RefusedField{"logprobs", "log probabilities are not supported"},
     RefusedField{"top_logprobs", "log probabilities are not supported"},
+    RefusedField{"n_probs", "log probabilities are not supported"},
     RefusedField{"logit_bias", "a bias of logits is not supported"},
+    RefusedField{"grammar", "a grammar is not supported"},
+    RefusedField{"json_schema", "a schema is not supported"},
     RefusedField{"audio", "audio is not supported"},
     RefusedField{"suffix", "a suffix is not supported"},
     RefusedField{"echo", "echo is not supported"},
@@ -206,6 +214,33 @@ Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& 
   return llama::ChatMessage{std::move(role), std::move(content)};
 }
 
+Status ReadPromptTokens(const Json& ids, std::vector<TokenId>* tokens) {
+  tokens->reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!ids[i].is_number_unsigned() || ids[i].get<uint64_t>() > kTokenIdMax) {
+      return Wrong("prompt[" + std::to_string(i) + "]", "the id of a token", ids[i]);
+    }
+    tokens->push_back(static_cast<TokenId>(ids[i].get<uint64_t>()));
+  }
+  return Status::Ok();
+}
+
+// A text, alone or as the one entry of a list, or ids.
+Status ReadPrompt(const Json& prompt, TextRequest* request) {
+  const bool is_list = prompt.is_array() && !prompt.empty();
+  const bool has_text = is_list && prompt.front().is_string();
+  if (has_text && prompt.size() == 1) return ReadPrompt(prompt.front(), request);
+  if (has_text || (is_list && prompt.front().is_array())) {
+    return Wrong("prompt", "one prompt a request: a text, or the ids of its tokens", prompt);
+  }
+  if (is_list) return ReadPromptTokens(prompt, &request->prompt_tokens);
+  if (!prompt.is_string() || prompt.get_ref<const std::string&>().empty()) {
+    return Wrong("prompt", "a text that is not empty, or the ids of its tokens", prompt);
+  }
+  request->prompt = prompt.get<std::string>();
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<TextRequest> ParseChat(const Json& body) {
@@ -227,13 +262,18 @@ Result<TextRequest> ParseChat(const Json& body) {
 Result<TextRequest> ParseCompletion(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
   const Json* const prompt = FindMember(body, "prompt");
-  const Json* const text =
-      prompt != nullptr && prompt->is_array() && prompt->size() == 1 ? &prompt->front() : prompt;
-  if (text == nullptr || !text->is_string() || text->get_ref<const std::string&>().empty()) {
-    return Wrong("prompt", "a text that is not empty", prompt == nullptr ? Json() : *prompt);
-  }
-  request.prompt = text->get<std::string>();
+  ATTNDB_RETURN_IF_ERROR(ReadPrompt(prompt == nullptr ? Json() : *prompt, &request));
   return request;
+}
+
+Status TakeContextHeader(const std::string& header, TextRequest* request) {
+  if (header.empty()) return Status::Ok();
+  const std::string name = "the header " + std::string(kContextHeader);
+  if (!IsUtf8(header)) return Status::InvalidArgument(name + " is not UTF-8");
+  if (request->context.empty()) request->context = header;
+  if (request->context == header) return Status::Ok();
+  return Status::InvalidArgument("'context' is " + Shown(request->context) + ", and " + name +
+                                 " is " + Shown(header) + ": name one context");
 }
 
 Result<TokenizeRequest> ParseTokenize(const Json& body) {
@@ -243,6 +283,7 @@ Result<TokenizeRequest> ParseTokenize(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadText(body, "content", &request.content));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &request.add_special));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &request.parse_special));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "with_pieces", &request.with_pieces));
   return request;
 }
 

@@ -2,7 +2,7 @@
 // tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
-// tools, n > 1, logprobs, formats other than text, parts of messages that are no text.
+// tools, n > 1, logprobs, grammars, formats other than text, parts of messages that are no text.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "server/json.h"
 
@@ -28,8 +29,10 @@ inline constexpr size_t kMaxMessages = 16384;
 
 struct TextRequest {
   std::vector<llama::ChatMessage> messages;  // For a chat.
-  std::string prompt;                        // For a bare completion.
-  uint32_t max_tokens = 0;                   // 0: it does not say.
+  // For a bare completion: one of them is not empty.
+  std::string prompt;
+  std::vector<TokenId> prompt_tokens;  // Ids from 0 on, of any vocabulary.
+  uint32_t max_tokens = 0;             // 0: it does not say.
   std::vector<std::string> stop;
   llama::SamplerOptions sampler = kDefaultSampler;
   bool has_seed = false;  // False: sampler.seed is any.
@@ -48,11 +51,17 @@ struct TextRequest {
 Result<TextRequest> ParseChat(const Json& body);
 Result<TextRequest> ParseCompletion(const Json& body);
 
+// Takes the context that the header X-Attndb-Context names where the body names none. `header`: its
+// value; empty: it was not sent.
+// Errors: kInvalidArgument: it is not UTF-8; the body names another context.
+Status TakeContextHeader(const std::string& header, TextRequest* request);
+
 // POST /tokenize, as llama.cpp's server has it.
 struct TokenizeRequest {
   std::string content;
   bool add_special = false;    // What the model sets before and behind a text.
   bool parse_special = false;  // Names of control tokens are these tokens.
+  bool with_pieces = false;    // Each id comes with its text.
 };
 Result<TokenizeRequest> ParseTokenize(const Json& body);
 

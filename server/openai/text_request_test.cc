@@ -92,7 +92,10 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "functions",
                                   "logprobs",
                                   "top_logprobs",
+                                  "n_probs",
                                   "logit_bias",
+                                  "grammar",
+                                  "json_schema",
                                   "audio",
                                   "suffix",
                                   "echo",
@@ -261,6 +264,23 @@ TEST(TextRequestTest, OurOwnFields) {
   ExpectRefused("overflow", R"("")");
 }
 
+TEST(TextRequestTest, AHeaderNamesTheContextThatTheBodyDoesNot) {
+  const auto taken = [](const std::string& body, const std::string& header) {
+    Result<TextRequest> request = Chat(body);
+    const Status status = request.ok() ? TakeContextHeader(header, &*request) : request.status();
+    return status.ok() ? request->context : status.ToString();
+  };
+  EXPECT_EQ(taken("", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":null)", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":"")", "m\xC3\xA4nual"), "m\xC3\xA4nual");
+  EXPECT_EQ(taken(R"("context":"manual")", "manual"), "manual");
+  EXPECT_EQ(taken(R"("context":"manual")", ""), "manual");
+  EXPECT_EQ(taken("", ""), "");
+  EXPECT_THAT(taken(R"("context":"manual")", "Manual"),
+              AllOf(HasSubstr(R"("manual")"), HasSubstr(R"("Manual")"), HasSubstr("name one")));
+  EXPECT_THAT(taken("", "m\xE4nual"), HasSubstr("X-Attndb-Context is not UTF-8"));
+}
+
 TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("tools", R"([{"type":"function"}])");
   ExpectRefused("functions", R"([{"name":"f"}])");
@@ -268,6 +288,9 @@ TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("logprobs", "5");
   ExpectRefused("top_logprobs", "2");
   ExpectRefused("logit_bias", R"({"50256":-100})");
+  ExpectRefused("n_probs", "10");
+  ExpectRefused("grammar", R"("root ::= [a]")");
+  ExpectRefused("json_schema", R"({"const":"42"})");
   ExpectRefused("audio", R"({"voice":"alloy"})");
   ExpectRefused("suffix", R"("end")");
   ExpectRefused("echo", "true");
@@ -289,6 +312,7 @@ TEST(TextRequestTest, FormatsOtherThanTextAreRefused) {
 TEST(TextRequestTest, FieldsThatAskForNothingAreTaken) {
   for (const char* const more :
        {R"("tools":[],"functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{})",
+        R"("n_probs":0,"grammar":"","json_schema":{})",
         R"("suffix":"","echo":false,"n":1,"best_of":1)"}) {
     ATTNDB_EXPECT_OK(Chat(more)) << more;
     ATTNDB_EXPECT_OK(Completion(more)) << more;
@@ -388,13 +412,38 @@ TEST(TextRequestTest, ACompletionHasAPrompt) {
   };
   EXPECT_EQ(prompt(R"("once")")->prompt, "once");
   EXPECT_EQ(prompt(R"(["once"])")->prompt, "once");
-  for (const char* const text :
-       {R"("")", R"([""])", R"(["a","b"])", "[]", "[1,2]", "[[1]]", "{}", "5", "null"}) {
+  for (const char* const text : {R"("")", R"([""])", "[]", "{}", "5", "null"}) {
     EXPECT_THAT(prompt(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")))
         << text;
   }
   EXPECT_THAT(ParseCompletion(Json::object()),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")));
+}
+
+TEST(TextRequestTest, APromptMayBeIds) {
+  const auto prompt = [](const std::string& ids) -> Result<TextRequest> {
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(R"({"prompt":)" + ids + "}"));
+    return ParseCompletion(body);
+  };
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, prompt("[3,0,2147483647]"));
+  EXPECT_THAT(request.prompt_tokens, ElementsAre(3, 0, 2147483647));
+  EXPECT_EQ(request.prompt, "");
+  EXPECT_THAT(prompt("[7]")->prompt_tokens, ElementsAre(7)) << "a list of one text is that text";
+  EXPECT_THAT(prompt(R"("a")")->prompt_tokens, IsEmpty());
+  for (const char* const ids : {"[-1]", "[1.5]", "[2147483648]", "[null]", "[true]", "[{}]"}) {
+    EXPECT_THAT(prompt(ids), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt[0]'")))
+        << ids;
+  }
+  for (const char* const ids : {R"([1,"a"])", "[1,[2]]"}) {
+    EXPECT_THAT(prompt(ids), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt[1]'")))
+        << ids;
+  }
+  for (const char* const several : {R"(["a","b"])", R"(["a",1])", "[[1]]", "[[1,2],[3]]", "[[]]"}) {
+    EXPECT_THAT(prompt(several),
+                FailsWith(StatusCode::kInvalidArgument,
+                          AllOf(HasSubstr("'prompt' is ["), HasSubstr("one prompt a request"))))
+        << several;
+  }
 }
 
 TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
@@ -407,6 +456,8 @@ TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
   EXPECT_FALSE(parse(R"({"content":"a"})")->parse_special);
   EXPECT_TRUE(parse(R"({"content":"","add_special":true})")->add_special);
   EXPECT_TRUE(parse(R"({"content":"","parse_special":true})")->parse_special);
+  EXPECT_FALSE(parse(R"({"content":"a"})")->with_pieces);
+  EXPECT_TRUE(parse(R"({"content":"","with_pieces":true})")->with_pieces);
   const auto refused = [&](const std::string& body, const std::string& field) {
     EXPECT_THAT(parse(body), FailsWith(StatusCode::kInvalidArgument, HasSubstr(field))) << body;
   };
@@ -415,6 +466,7 @@ TEST(TokenizeRequestTest, AFieldIsReadOrRefusedByName) {
   }
   refused(R"({"content":"a","add_special":5})", "'add_special'");
   refused(R"({"content":"a","parse_special":"x"})", "'parse_special'");
+  refused(R"({"content":"a","with_pieces":1})", "'with_pieces'");
 }
 
 TEST(TextRequestTest, ABodyIsAnObject) {

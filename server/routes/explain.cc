@@ -13,6 +13,7 @@
 #include "server/explain/token_weights.h"
 #include "server/json.h"
 #include "server/openai/error.h"
+#include "server/openai/token_pieces.h"
 #include "server/routes/explain_request.h"
 #include "server/routes/explain_stored.h"
 
@@ -59,8 +60,7 @@ Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
 
 // A token as people read it: control tokens by their names.
 std::string TextOf(const llama::LlamaEngine& engine, TokenId token) {
-  Result<std::string> text = engine.ReplyText({&token, 1});
-  if (text.ok() && text->empty()) text = engine.Detokenize({&token, 1}, /*render_special=*/true);
+  Result<std::string> text = PieceOf(engine, token);
   return text.ok() ? *std::move(text) : std::string();
 }
 

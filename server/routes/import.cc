@@ -78,7 +78,7 @@ class ImportListener final : public TurnListener {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(name));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
-    const uint64_t num_run = start.num_prompt_tokens - start.num_cached_tokens;
+    const uint64_t num_run = start.num_run_tokens;
     Json json = SummaryOf(info);
     json["already_imported"] = false;
     json["reused_tokens"] = start.num_cached_tokens;

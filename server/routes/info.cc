@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "server/openai/error.h"
 #include "server/openai/text_request.h"
+#include "server/openai/token_pieces.h"
 
 namespace attndb::server {
 namespace {
@@ -93,6 +95,21 @@ void AddMemory(const Service& service, const Result<DBStats>& stats, std::vector
                       AsDouble(ResidentBytes())});
 }
 
+Result<Json> Tokenized(const llama::LlamaEngine& engine, const std::string& text) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  ATTNDB_ASSIGN_OR_RETURN(const TokenizeRequest request, ParseTokenize(body));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> tokens,
+      engine.Tokenize(request.content, request.add_special, request.parse_special));
+  Json list = tokens;
+  if (request.with_pieces) {
+    ATTNDB_ASSIGN_OR_RETURN(list, PiecesJson(engine, tokens));
+  }
+  Json json = Json::object();
+  json["tokens"] = std::move(list);
+  return json;
+}
+
 }  // namespace
 
 void AnswerHealth(Service* service, Call call) { Send(service, call, {{"status", "ok"}}); }
@@ -142,14 +159,7 @@ void AnswerMetrics(Service* service, Call call) {
 
 void AnswerTokenize(Service* service, Call call) {
   service->run_later(call, [service, call] {
-    const auto tokenize = [&]() -> Result<std::vector<TokenId>> {
-      ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-      ATTNDB_ASSIGN_OR_RETURN(const TokenizeRequest request, ParseTokenize(body));
-      return service->engine->Tokenize(request.content, request.add_special, request.parse_special);
-    };
-    const Result<std::vector<TokenId>> tokens = tokenize();
-    if (!tokens.ok()) return AnswerCall(service, call, ErrorResponse(tokens.status()));
-    Send(service, call, {{"tokens", *tokens}});
+    AnswerCall(service, call, Tokenized(*service->engine, call.request->body));
   });
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "attndb/context_name.h"
 #include "attndb/units.h"
@@ -74,6 +76,8 @@ class TextCall {
   Status Run() {
     ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body));
     ATTNDB_ASSIGN_OR_RETURN(asked_, is_chat_ ? ParseChat(body) : ParseCompletion(body));
+    const std::string header(call_.request->Header("x-attndb-context"));
+    ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
@@ -82,9 +86,7 @@ class TextCall {
       return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
     }
     const std::string& tenant = call_.rules.tenant;
-    ATTNDB_ASSIGN_OR_RETURN(
-        Prompt prompt, is_chat_ ? service_->prompts->OfChat(tenant, asked_.context, asked_.messages)
-                                : service_->prompts->OfText(asked_.prompt));
+    ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     turn.id = NewTurnId(prompt.digest);
@@ -106,6 +108,12 @@ class TextCall {
   }
 
  private:
+  Result<Prompt> MakePrompt(const std::string& tenant) const {
+    const Prompts& prompts = *service_->prompts;
+    if (is_chat_) return prompts.OfChat(tenant, asked_.context, asked_.messages);
+    if (asked_.prompt_tokens.empty()) return prompts.OfText(tenant, asked_.context, asked_.prompt);
+    return prompts.OfTokens(tenant, asked_.context, asked_.prompt_tokens);
+  }
   // What a token of the reply may take, by the request or else its tenant; 0: neither says.
   double TpotSeconds() const {
     if (!asked_.plan.empty()) return 0;

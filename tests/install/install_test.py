@@ -70,6 +70,16 @@ class InstallTest(unittest.TestCase):
                                ("fish/vendor_completions.d/attndb.fish", "completion", "fish")):
             self.assertEqual((share / file).read_text(), run(attndb, *command), file)
 
+    def test_the_page_of_the_service_is_there_and_leads_to_others(self):
+        unit = (ROOT / "packaging/attndb.service").read_text()
+        [place] = re.findall(r"^Documentation=file:///usr/local/(.+)$", unit, re.MULTILINE)
+        page = self.prefix / place
+        links = re.findall(r"\]\(([^)#:]+)", page.read_text())
+        inside = [link for link in links if not link.startswith("../")]
+        self.assertIn("openapi.yaml", inside)
+        for link in inside:
+            self.assertTrue((page.parent / link).is_file(), link)
+
     def test_a_cmake_project_links_it_shared_and_static(self):
         build = self.configure("with_static", components=["static"])
         run("cmake", "--build", build)

@@ -289,6 +289,40 @@ class TestNamedContext:
             client.chat.completions.create(model="smollm2", messages=[user("Where is it?")],
                                            extra_body={"context": "atlantis"})
 
+    def test_is_named_by_a_header_as_well(self, skerry):
+        named = {CONTEXT_HEADER: "skerry"}
+        question = "When was the lighthouse built?"
+        field = skerry.ask(question, context="skerry")
+        for fields in ({}, {"context": None}, {"context": ""}, {"context": "skerry"}):
+            reply = skerry.ask(question, named, **fields)
+            assert reply.usage["prompt_tokens"] == field.usage["prompt_tokens"]
+            assert reply.cached == field.usage["prompt_tokens"] - 1
+        bare = skerry.json("POST", "/v1/completions", {"prompt": " And", "max_tokens": 1}, named)
+        assert bare["usage"]["prompt_tokens"] > skerry.imported_tokens
+
+    @pytest.mark.parametrize("header, fields, status, says", [
+        ("atlantis", {}, 404, ["atlantis"]),
+        ("skerry", {"context": "atlantis"}, 400, ["skerry", "atlantis"]),
+        (b"sk\xe4rry", {}, 400, ["UTF-8"])])
+    def test_of_a_header_is_checked_as_that_of_the_field(self, skerry, header, fields, status,
+                                                         says):
+        with pytest.raises(HttpError) as caught:
+            skerry.ask("Where is it?", {CONTEXT_HEADER: header}, **fields)
+        assert caught.value.status == status
+        assert all(word in caught.value.error()["message"] for word in says)
+
+    def test_is_what_a_bare_text_goes_on_from(self, skerry):
+        body = {"prompt": " The keeper is called", "context": "skerry", "max_tokens": 4,
+                "temperature": 0}
+        usage = skerry.json("POST", "/v1/completions", body)["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= skerry.imported_tokens
+        asked = skerry.json("POST", "/tokenize", {"content": body["prompt"]})["tokens"]
+        assert usage["prompt_tokens"] == skerry.imported_tokens + len(asked)
+        with pytest.raises(HttpError) as caught:
+            skerry.json("POST", "/v1/completions", {**body, "context": "atlantis"})
+        assert caught.value.status == 404
+        assert "atlantis" in caught.value.error()["message"]
+
     def test_has_its_own_beginning(self, skerry):
         messages = [{"role": "system", "content": "Be brief."}, user("Where?")]
         with pytest.raises(HttpError) as caught:
@@ -372,12 +406,21 @@ class TestWindow:
     def test_a_conversation_that_lost_tokens_goes_on_behind_a_kill(self, folder):
         with Server(folder / "store", "--window", WINDOW) as server:
             talk, last = self.long_talk(server)
-            server.wait_until_durable(last.context)
+            info = server.wait_until_durable(last.context)
             talk.append(user("Thank you."))
             expected = server.ask(talk)
             server.kill()
         with Server(folder / "store", "--window", WINDOW) as server:
             reply = server.ask(talk)
+            num_run = server.metric("attndb_pass_prompt_tokens")
         assert reply.text == expected.text
         assert int(reply.headers[DROPPED_HEADER]) == int(expected.headers[DROPPED_HEADER])
-        assert reply.cached >= last.usage["total_tokens"] - 1
+        assert num_run <= reply.usage["prompt_tokens"] - (last.usage["total_tokens"] - 1)
+        # What has left the window need not be run, but is no part of what was reused: of a window
+        # that is full, half leaves before anything runs.
+        assert info["num_dropped"] > 0
+        num_left = info["num_tokens"] - info["num_dropped"]
+        assert expected.cached == (num_left if num_left < WINDOW else WINDOW // 2)
+        assert 0 < reply.cached <= WINDOW
+        assert reply.cached < reply.usage["prompt_tokens"] - num_run
+        assert reply.usage["run_tokens"] == num_run

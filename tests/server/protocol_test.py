@@ -1,16 +1,109 @@
 """Goal: what a client may count on, line by line; and no request, however wrong, harms others.
 
-Method: raw sockets and http.client. The cases are those that llama.cpp's tests of its server have,
-as far as they concern this one, and what attackers and broken clients send.
+Method: raw sockets and http.client; what attackers and broken clients send, and what the tests of
+llama.cpp's server check (its tools/server/tests/unit). Those of eight of its files follow, each
+with the test that checks the same here, of this file unless another is named, or with the reason
+why none does. Of what is not here at all (images, tools, LoRA, infill, reranking, speculative
+decoding, several models) its other files have tests.
+
+test_basic
+  server_start_simple: test_health_says_ok
+  server_start_with_host_family: none; the one address of --host is listened at
+  server_models: test_models_are_listed_under_both_paths
+  server_model_aliases_and_tags: none; the model has one name (--model-id), and any is answered:
+      test_the_wrong_model_name_is_answered
+  server_props, server_slots: none; there are no slots, and no such routes
+  load_split_model: none runs one; engines/llama/model_file_test.cc, NamesThePartsOfASplitModel
+  no_webui: page_test.py, test_loads_without_an_error; the page can't be left out
+test_security
+  access_public_endpoint, incorrect_api_key:
+      tenants_test.py, test_without_a_right_key_there_is_401; /health is open, /models is not here
+  access_static_assets_without_api_key: page_test.py, test_a_missing_and_a_wrong_key_are_told
+  correct_api_key, correct_api_key_anthropic_header, openai_library_correct_api_key:
+      tenants_test.py, test_with_the_right_key_there_is_an_answer
+  cors_options: the contrary, as a page of another origin must not reach a server on the loopback
+      interface: test_a_page_of_another_origin_is_allowed_nothing
+  local_media_file: images are refused, wherever they are:
+      clients_test.py, test_what_cannot_be_honoured_is_an_exception_that_names_it
+test_completion, by /v1/completions: there is no /completion, with fields and timings of its own
+  completion, completion_stream: test_of_a_completion_is_text
+  completion_stream_vs_non_stream, completion_with_openai_library,
+  completion_stream_with_openai_library:
+      clients_test.py, test_completes_text; system_fingerprint is null
+  completion_stream_with_openai_library_stops: test_does_not_say_the_beginning_of_a_stop_word;
+      clients_test.py, test_stops_at_a_stop_word_and_leaves_it_out
+  consistent_result_same_seed, different_result_different_seed:
+      clients_test.py, test_the_same_seed_says_the_same
+  consistent_result_different_batch_size: server/batch/scheduler_test.cc: a reply is what the
+      request gets alone, however its passes are shared
+  cache_vs_nocache_prompt: none, and skipped there; what is known is reused, no field forbids it
+  nocache_long_input_prompt:
+      tokens_test.py, test_of_more_ids_than_the_window_is_refused_as_its_text_is
+  json_prompt_no_mtmd, json_prompt_mtm_error_when_not_supported: a prompt that is an object is
+      refused: server/openai/text_request_test.cc, ACompletionHasAPrompt
+  completion_with_tokens_input: tokens_test.py, TestPrompt; several prompts in one request, and
+      texts among ids, are refused
+  completion_parallel_slots:
+      complaints_test.py, test_23652_more_requests_than_places_are_all_answered
+  completion_unified: none fails because others came:
+      complaints_test.py, test_23652_what_does_not_fit_together_is_answered_one_after_another
+  completion_response_fields: none; the field is ignored, as unknown ones are
+  n_probs, n_probs_stream, n_probs_post_sampling, logit_bias: they are refused:
+      server/openai/text_request_test.cc, WhatCantBeHonouredIsRefusedByName
+  cancel_request: complaints_test.py, test_13262_a_closed_client_frees_its_place
+  completion_prompt_cache: complaints_test.py, test_22629_what_is_kept_in_memory_has_a_limit
+test_chat_completion
+  chat_completion, chat_completion_with_openai_library:
+      clients_test.py, test_chats, test_parts_of_text_are_one_text
+  chat_completion_stream: test_of_a_chat_begins_with_the_role_and_ends_with_the_reason;
+      clients_test.py, test_a_stream_says_what_the_whole_answer_says
+  chat_template: server/batch/prompts_test.cc; no flag names another template than the model's own
+  chat_template_assistant_prefill: none; a last message of the assistant is a turn that has ended
+  apply_chat_template: none; there is no such route
+  completion_with_response_format, completion_with_json_schema, completion_with_grammar:
+      test_a_field_that_is_wrong_is_400_and_named; they are refused
+  invalid_chat_completion_req: test_a_field_that_is_wrong_is_400_and_named; two turns of the
+      assistant at the end, an error there, are answered
+  chat_completion_with_timings_per_token, return_progress: none; these fields are ignored
+  logprobs, logprobs_stream, chat_completions_multiple_choices: they are refused:
+      clients_test.py, test_what_cannot_be_honoured_is_an_exception_that_names_it
+  logit_bias: it is refused: clients_test.py, test_an_error_is_an_exception_with_the_message
+  context_size_exceeded, context_size_exceeded_stream: where "overflow" is "refuse":
+      conversation_test.py, test_who_wants_no_loss_is_refused_before_anything_is_run
+test_tokenize
+  tokenize_detokenize: test_tokenize_gives_tokens; there is no /detokenize, but pieces
+  tokenize_with_bos: embeddings_test.py, test_ids_are_the_text_that_they_are_of
+  tokenize_with_pieces: tokens_test.py, TestPieces
+test_ctx_shift, by conversation_test.py
+  ctx_shift_enabled: test_a_conversation_that_outgrows_it_goes_on_and_says_so; but one text that is
+      too long is refused: test_a_message_that_alone_is_beyond_it_is_refused
+  ctx_shift_disabled_short_prompt, ctx_shift_disabled_stream: a reply goes on beyond the window:
+      test_what_leaves_while_it_replies_is_told_too
+  ctx_shift_disabled_long_prompt: test_who_wants_no_loss_is_refused_before_anything_is_run
+test_slot_save
+  none; no slot is saved, restored or erased: every turn is stored, found by its tokens and, where
+  it is asked for, removed: conversation_test.py, TestKilledServer,
+  test_a_context_can_be_pinned_and_removed; files that are damaged harm no answer:
+      complaints_test.py, test_27068_a_context_that_is_damaged_harms_no_answer
+test_embedding, by embeddings_test.py
+  embedding_single, embedding_multiple, embedding_usage_*, embedding_openai_library_single,
+  embedding_openai_library_multiple, same_prompt_give_same_result: test_each_text_has_its_embedding
+  embedding_multiple_with_fa, embedding_pooling_mean, embedding_pooling_mean_multiple:
+      engines/llama/embedder_test.cc; the model's file says how it pools, no flag
+  embedding_pooling_none, embedding_pooling_none_oai: there are none of single tokens:
+      engines/llama/embedder_test.cc, ModelsWithoutEmbeddingsSaySo
+  embedding_mixed_input, embedding_content_text_same_as_string, embedding_invalid_input:
+      test_ids_are_the_text_that_they_are_of; empty texts, lists of both kinds and objects are
+      refused: server/openai/embedding_request_test.cc, OtherInputsAreRefused
+  embedding_error_prompt_too_long: test_what_cannot_be_embedded_is_refused_by_name
+  embedding_openai_library_base64: test_floats_are_what_base64_says
 """
 
 import contextlib
-import hashlib
 import http.client
 import json
 import re
 import socket
-import subprocess
 
 import pytest
 
@@ -156,6 +249,15 @@ class TestRoutes:
         assert allow in headers["Allow"].split(", ")
         assert json.loads(body)["error"]["code"] == 405
 
+    @pytest.mark.parametrize("method, path, status", [
+        ("OPTIONS", CHAT, 405), ("OPTIONS", COMPLETION, 405), ("GET", "/v1/models", 200)])
+    def test_a_page_of_another_origin_is_allowed_nothing(self, server, method, path, status):
+        found, headers, _ = server.request(method, path, headers={
+            "Origin": "http://web.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization, content-type"})
+        assert found == status
+        assert not [name for name in headers if name.lower().startswith("access-control-")]
+
     def test_a_query_is_no_part_of_the_path(self, server):
         assert server.json("GET", "/health?verbose=1") == {"status": "ok"}
 
@@ -298,7 +400,8 @@ class TestWrongRequests:
         ("seed", 1.5), ("stop", 5), ("stop", [5]), ("stop", {"a": "b"}), ("stream", "yes"),
         ("stream_options", 1), ("stream_options", {"include_usage": 1}), ("n", 2), ("n", "1"),
         ("model", 5), ("plan", 5), ("plan", "sideways(7)"), ("context", 5), ("overflow", "explode"),
-        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("response_format", "json"),
+        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("n_probs", 5), ("grammar", "root"),
+        ("json_schema", {"const": 4}), ("response_format", "json"),
         ("response_format", {"type": 5}), ("response_format", {"type": "json_schema"})])
     def test_a_field_that_is_wrong_is_400_and_named(self, server, field, value):
         message = self.refused(server, CHAT, {**HI, field: value})
@@ -483,108 +586,6 @@ class TestWire:
             raw.send(post(CHAT, {**HI, "messages": [user("Count to one hundred.")],
                                  "max_tokens": 60, "stream": True}))
             assert server.ask("Name a metal.").text
-
-
-class TestKeys:
-    @staticmethod
-    def write(path, **tenants):
-        """A file by which each tenant's key is `key of TENANT`."""
-        entries = [{"sha256": hashlib.sha256(f"key of {name}".encode()).hexdigest(), "tenant": name,
-                    **limits} for name, limits in tenants.items()]
-        path.write_text(json.dumps({"keys": entries}))
-
-    @staticmethod
-    def key(tenant):
-        return {"Authorization": f"Bearer key of {tenant}"}
-
-    @pytest.fixture
-    def guarded(self, folder):
-        self.write(folder / "keys", alice={}, bob={})
-        with Server(folder / "store", "--keys", folder / "keys") as server:
-            server.keys = folder / "keys"
-            yield server
-
-    def status(self, server, tenant, path="/v1/models"):
-        return server.request("GET", path, headers=self.key(tenant))[0]
-
-    def test_without_a_right_key_there_is_401(self, guarded):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "key of alice"},
-                        {"Authorization": "Bearer "}, {"X-Api-Key": "wrong"},
-                        {"Authorization": "Basic a2V5IG9mIGFsaWNl"},
-                        {"Authorization": "Bearer " + hashlib.sha256(b"key of alice").hexdigest()}):
-            for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/metrics"),
-                                 ("GET", CONTEXTS), ("GET", CONTEXTS + "/x"),
-                                 ("POST", "/tokenize")):
-                status, _, body = guarded.request(method, path, headers=headers)
-                assert status == 401, (headers, path)
-                assert json.loads(body)["error"]["type"] == "authentication_error"
-        # Whether it lives is no secret.
-        assert guarded.json("GET", "/health") == {"status": "ok"}
-
-    def test_what_is_counted_of_all_tenants_is_the_operators(self, guarded):
-        self.write(guarded.keys, alice={}, bob={"operator": True})
-        status, _, body = guarded.request("GET", "/metrics", headers=self.key("alice"))
-        assert status == 403
-        assert "operator" in json.loads(body)["error"]["message"]
-        assert self.status(guarded, "bob", "/metrics") == 200
-
-    def test_with_the_right_key_there_is_an_answer(self, guarded):
-        assert guarded.ask("Say hi.", headers=self.key("alice")).text
-        assert guarded.request("GET", "/v1/models", headers={"X-Api-Key": "key of bob"})[0] == 200
-
-    def test_keys_come_and_go_without_a_restart(self, guarded):
-        assert self.status(guarded, "carol") == 401
-        self.write(guarded.keys, alice={}, carol={})
-        assert self.status(guarded, "carol") == 200
-        assert self.status(guarded, "alice") == 200
-        assert self.status(guarded, "bob") == 401
-        # Nobody is let in, or out, by a file that is half written.
-        guarded.keys.write_text('{"keys": [{"sha2')
-        assert self.status(guarded, "alice") == 200
-        assert self.status(guarded, "bob") == 401
-
-    def test_a_tenant_sees_nothing_of_another(self, guarded):
-        told = [user(STORY + "Remember the key.")]
-        mine = guarded.ask(told, headers=self.key("alice"))
-        path = f"{CONTEXTS}/{mine.context}"
-        wait_until(lambda: guarded.json("GET", path, headers=self.key("alice"))["durable"],
-                   "alice's turn is durable")
-        assert guarded.ask(told, headers=self.key("alice"), max_tokens=1).cached > 0
-        for method, body in (("GET", None), ("DELETE", None), ("POST", "{}")):
-            assert guarded.request(method, path, body, self.key("bob"))[0] == 404
-        assert guarded.json("GET", CONTEXTS, headers=self.key("bob"))["contexts"] == []
-        with pytest.raises(HttpError) as caught:
-            guarded.ask("What is it?", headers=self.key("bob"), context=mine.context)
-        assert caught.value.status == 404
-        assert guarded.ask(told, headers=self.key("bob"), max_tokens=1).cached == 0
-
-    def test_a_tenant_has_no_more_requests_than_it_may(self, guarded):
-        self.write(guarded.keys, alice={"max_requests": 1}, bob={})
-        with guarded.stream("Count to one hundred.", headers=self.key("alice"),
-                            max_tokens=300) as stream:
-            next(stream.pieces())
-            status, headers, body = guarded.request("POST", CHAT, HI, self.key("alice"))
-            assert status == 429
-            assert int(headers["Retry-After"]) >= 1
-            assert json.loads(body)["error"]["type"] == "rate_limit_error"
-            assert guarded.ask("Say hi.", headers=self.key("bob")).text
-        # The closed stream gives its place back.
-        wait_until(lambda: self.status(guarded, "alice") == 200, "alice's place is free")
-
-    def test_a_tenant_has_no_more_tokens_than_it_may(self, guarded):
-        self.write(guarded.keys, alice={"tokens_per_minute": 60}, bob={})
-        assert guarded.ask(STORY, headers=self.key("alice"), max_tokens=1).text
-        status, headers, _ = guarded.request("POST", CHAT, HI, self.key("alice"))
-        assert status == 429
-        assert int(headers["Retry-After"]) >= 60
-        assert guarded.ask("Say hi.", headers=self.key("bob")).text
-
-    @pytest.mark.parametrize("text", ["", "{}", '{"keys": 5}', '{"keys": [{}]}',
-                                      '{"keys": [{"sha256": "xyz", "tenant": "a"}]}'])
-    def test_a_file_that_is_none_is_refused_at_the_start(self, folder, text):
-        (folder / "keys").write_text(text)
-        with pytest.raises(AssertionError, match="keys"):
-            Server(folder / "store", "--keys", folder / "keys")
 
 
 class TestProcess:

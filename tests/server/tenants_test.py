@@ -1,4 +1,5 @@
-"""Goal: what a tenant may take, and what it finds, follows the keys file while the server runs.
+"""Goal: who has no right key gets nothing; what a tenant may take, and what it finds, follows the
+keys file while the server runs; none sees anything of another.
 
 Method: servers with a keys file that is written anew; each tenant's key is its name.
 """
@@ -10,7 +11,9 @@ import re
 import pytest
 
 import server_case
-from server_case import CONTEXTS, Server, wait_until
+from server_case import CHAT, CONTEXTS, STORY, HttpError, Server, user, wait_until
+
+HI = {"messages": [user("Say hi.")], "max_tokens": 4, "temperature": 0}
 
 
 def write(path, **tenants):
@@ -140,3 +143,94 @@ class TestReload:
             [pinned] = wait_until(lambda: contexts(server, "bob")["contexts"], "it is stored", 20)
             assert pinned["name"].startswith("system-") and pinned["pinned"]
             assert server.request("GET", "/ready")[0] == 200
+
+
+class TestKeys:
+    @pytest.fixture
+    def guarded(self, folder):
+        write(folder / "keys", alice={}, bob={})
+        with Server(folder / "store", "--keys", folder / "keys") as server:
+            server.keys = folder / "keys"
+            yield server
+
+    def status(self, server, tenant, path="/v1/models"):
+        return server.request("GET", path, headers=key(tenant))[0]
+
+    def test_without_a_right_key_there_is_401(self, guarded):
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "alice"},
+                        {"Authorization": "Bearer "}, {"X-Api-Key": "wrong"},
+                        {"Authorization": "Basic a2V5IG9mIGFsaWNl"},
+                        {"Authorization": "Bearer " + hashlib.sha256(b"alice").hexdigest()}):
+            for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/metrics"),
+                                 ("GET", CONTEXTS), ("GET", CONTEXTS + "/x"),
+                                 ("POST", "/tokenize")):
+                status, _, body = guarded.request(method, path, headers=headers)
+                assert status == 401, (headers, path)
+                assert json.loads(body)["error"]["type"] == "authentication_error"
+        # Whether it lives is no secret.
+        assert guarded.json("GET", "/health") == {"status": "ok"}
+
+    def test_what_is_counted_of_all_tenants_is_the_operators(self, guarded):
+        write(guarded.keys, alice={}, bob={"operator": True})
+        status, _, body = guarded.request("GET", "/metrics", headers=key("alice"))
+        assert status == 403
+        assert "operator" in json.loads(body)["error"]["message"]
+        assert self.status(guarded, "bob", "/metrics") == 200
+
+    def test_with_the_right_key_there_is_an_answer(self, guarded):
+        assert guarded.ask("Say hi.", headers=key("alice")).text
+        assert guarded.request("GET", "/v1/models", headers={"X-Api-Key": "bob"})[0] == 200
+
+    def test_keys_come_and_go_without_a_restart(self, guarded):
+        assert self.status(guarded, "carol") == 401
+        write(guarded.keys, alice={}, carol={})
+        assert self.status(guarded, "carol") == 200
+        assert self.status(guarded, "alice") == 200
+        assert self.status(guarded, "bob") == 401
+        # Nobody is let in, or out, by a file that is half written.
+        guarded.keys.write_text('{"keys": [{"sha2')
+        assert self.status(guarded, "alice") == 200
+        assert self.status(guarded, "bob") == 401
+
+    def test_a_tenant_sees_nothing_of_another(self, guarded):
+        told = [user(STORY + "Remember the key.")]
+        mine = guarded.ask(told, headers=key("alice"))
+        path = f"{CONTEXTS}/{mine.context}"
+        wait_until(lambda: guarded.json("GET", path, headers=key("alice"))["durable"],
+                   "alice's turn is durable")
+        assert guarded.ask(told, headers=key("alice"), max_tokens=1).cached > 0
+        for method, body in (("GET", None), ("DELETE", None), ("POST", "{}")):
+            assert guarded.request(method, path, body, key("bob"))[0] == 404
+        assert guarded.json("GET", CONTEXTS, headers=key("bob"))["contexts"] == []
+        with pytest.raises(HttpError) as caught:
+            guarded.ask("What is it?", headers=key("bob"), context=mine.context)
+        assert caught.value.status == 404
+        assert guarded.ask(told, headers=key("bob"), max_tokens=1).cached == 0
+
+    def test_a_tenant_has_no_more_requests_than_it_may(self, guarded):
+        write(guarded.keys, alice={"max_requests": 1}, bob={})
+        with guarded.stream("Count to one hundred.", headers=key("alice"),
+                            max_tokens=300) as stream:
+            next(stream.pieces())
+            status, headers, body = guarded.request("POST", CHAT, HI, key("alice"))
+            assert status == 429
+            assert int(headers["Retry-After"]) >= 1
+            assert json.loads(body)["error"]["type"] == "rate_limit_error"
+            assert guarded.ask("Say hi.", headers=key("bob")).text
+        # The closed stream gives its place back.
+        wait_until(lambda: self.status(guarded, "alice") == 200, "alice's place is free")
+
+    def test_a_tenant_has_no_more_tokens_than_it_may(self, guarded):
+        write(guarded.keys, alice={"tokens_per_minute": 60}, bob={})
+        assert guarded.ask(STORY, headers=key("alice"), max_tokens=1).text
+        status, headers, _ = guarded.request("POST", CHAT, HI, key("alice"))
+        assert status == 429
+        assert int(headers["Retry-After"]) >= 60
+        assert guarded.ask("Say hi.", headers=key("bob")).text
+
+    @pytest.mark.parametrize("text", ["", "{}", '{"keys": 5}', '{"keys": [{}]}',
+                                      '{"keys": [{"sha256": "xyz", "tenant": "a"}]}'])
+    def test_a_file_that_is_none_is_refused_at_the_start(self, folder, text):
+        (folder / "keys").write_text(text)
+        with pytest.raises(AssertionError, match="keys"):
+            Server(folder / "store", "--keys", folder / "keys")
