@@ -108,22 +108,26 @@ TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
   EXPECT_EQ(scheduler_->counts().num_failed_passes, 0u);
 }
 
-// Its plan is seen in the session that is kept, of which nothing is stored.
+// Its plan is seen from the scheduler's thread, once it has replied and the next turn begins.
 TEST_F(SchedulerTest, AnObjectiveIsFollowedByThePlan) {
   Open();
-  ATTNDB_ASSERT_OK(db_->SetQuota(1));
   StartScheduler();
-  TurnRequest request = Request("paced", 40, 1, Greedy(30));
+  Session expected = NewSession(*db_);
+  ATTNDB_ASSERT_OK(expected.SetPlan(PlanFor(kLeastShare)));
+  TurnRequest request = Request("paced", 40, 1, Greedy(2000));
   request.tpot_seconds = 1e-6;
   request.plan = PlanFor(request.tpot_seconds);
-  const auto listener = Add(request);
-  ASSERT_TRUE(listener->AwaitEnd());
-  ATTNDB_ASSERT_OK(listener->error());
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation next,
-                              conversations_->Start("", request.prompt, ""));
-  ASSERT_EQ(next.session.num_tokens() + 1, request.prompt.size());
-  EXPECT_EQ(next.session.Explain().plan, PlanFor(kLeastShare));
-  EXPECT_NE(PlanFor(kLeastShare), request.plan);
+  const auto listener = std::make_shared<RecordingListener>();
+  const std::shared_ptr<Turn> paced = MakeTurn(request, NewSession(*db_), listener);
+  ATTNDB_ASSERT_OK(scheduler_->Add(paced));
+  ASSERT_TRUE(listener->AwaitStart());
+  std::string plan;
+  const auto next =
+      Add(Request("next", 5, 2, Greedy(1)), [&] { plan = paced->session()->Explain().plan; });
+  ASSERT_TRUE(next->AwaitEnd());
+  paced->Cancel();
+  scheduler_->Wake();
+  EXPECT_EQ(plan, expected.Explain().plan);
 }
 
 TEST_F(SchedulerTest, TurnsSharePasses) {
