@@ -23,8 +23,9 @@ class PassTimes {
   void Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds);
 
   // Tokens of prompts, at most `most`, with which the next pass takes at most stall_factor times as
-  // long as without: at least one, or none, where it is to be measured without. Alone, prompts take
-  // `most`; before the time of one was measured, an eighth of it.
+  // long as without, four fifths of what that leaves being planned for: at least one, or none,
+  // where it is to be measured without. Alone, prompts take `most`; before the time of one was
+  // measured, an eighth of it.
   uint64_t PromptBudget(uint64_t num_replies, uint64_t most, double stall_factor) const;
 
   // What a prompt's token adds to a pass; 0 before one was run.

@@ -43,9 +43,9 @@ TEST(PassTimesTest, UntilATokenIsMeasuredPromptsTakeAnEighth) {
 
 TEST(PassTimesTest, SoManyFitAsTheFactorAllows) {
   PassTimes times;
-  times.Learn(3, 0, 0.02);
+  times.Learn(3, 0, 0.026);
   times.Learn(0, 100, 0.5);
-  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u);
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u) << "four fifths of 26 ms";
   EXPECT_EQ(times.PromptBudget(3, kMost, 1.5), 2u);
   EXPECT_EQ(times.PromptBudget(3, 3, 2), 3u) << "not more than a pass has room for";
 }
@@ -88,7 +88,7 @@ TEST(PassTimesTest, TheMoreWereMeasuredTheMoreSeldomOneGoesWithoutPrompts) {
 TEST(PassTimesTest, PassesThatSomethingElseSlowedChangeNothing) {
   PassTimes times;
   times.Learn(0, 100, 0.5);
-  for (int i = 0; i < 5; ++i) times.Learn(3, 0, 0.02);
+  for (int i = 0; i < 5; ++i) times.Learn(3, 0, 0.026);
   for (int i = 0; i < 4; ++i) times.Learn(3, 0, 0.5);  // A long prompt arrives.
   EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u);
 }
@@ -99,7 +99,7 @@ TEST(PassTimesTest, RepliesThatDeepenAreMeasuredAgainWhilePromptsAreRead) {
   for (int i = 0; i < 9; ++i) times.Learn(3, 0, 0.02);
   for (int i = 0; i < 500; ++i) {
     const uint64_t num = times.PromptBudget(3, kMost, 2);
-    times.Learn(3, num, 0.042 + 0.005 * static_cast<double>(num));
+    times.Learn(3, num, 0.052 + 0.005 * static_cast<double>(num));
   }
   EXPECT_EQ(times.PromptBudget(3, kMost, 2), 8u);
 }
