@@ -1,6 +1,7 @@
 #include "server/batch/pass_times.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "server/batch/moving_mean.h"
@@ -11,7 +12,7 @@ namespace {
 constexpr uint64_t kUnmeasuredShare = 8;
 constexpr size_t kMostMeasured = 9;
 constexpr uint64_t kPassesEach = 3;  // With prompts, for each that is measured without.
-constexpr double kPlanned = 0.8;     // Of the room that the factor leaves: passes vary.
+constexpr double kPlanned = 0.8;     // Share of what the factor leaves: passes vary.
 
 }  // namespace
 
@@ -21,7 +22,7 @@ bool PassTimes::IsKnown(uint64_t num_replies) const {
 
 double PassTimes::ReplyPassSeconds() const {
   std::vector<double> sorted(reply_seconds_.begin(), reply_seconds_.end());
-  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
 }
