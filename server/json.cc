@@ -1,6 +1,7 @@
 #include "server/json.h"
 
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace attndb::server {
@@ -74,10 +75,7 @@ const Json* FindMember(const Json& object, const char* name) {
 Status ReadFlag(const Json& object, const char* name, bool* value) {
   const Json* const flag = FindMember(object, name);
   if (flag == nullptr) return Status::Ok();
-  if (!flag->is_boolean()) {
-    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*flag) +
-                                   ", expected true or false");
-  }
+  if (!flag->is_boolean()) return WrongValue(name, "true or false", *flag);
   *value = flag->get<bool>();
   return Status::Ok();
 }
@@ -85,10 +83,7 @@ Status ReadFlag(const Json& object, const char* name, bool* value) {
 Status ReadString(const Json& object, const char* name, std::string* value) {
   const Json* const text = FindMember(object, name);
   if (text == nullptr) return Status::Ok();
-  if (!text->is_string()) {
-    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*text) +
-                                   ", expected a text");
-  }
+  if (!text->is_string()) return WrongValue(name, "a text", *text);
   *value = text->get<std::string>();
   return Status::Ok();
 }
@@ -100,9 +95,8 @@ Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t 
   const bool fits = count->is_number_unsigned() && count->get<uint64_t>() >= least &&
                     count->get<uint64_t>() <= most;
   if (!fits) {
-    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*count) +
-                                   ", expected an integer from " + std::to_string(least) + " to " +
-                                   std::to_string(most));
+    return WrongValue(
+        name, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *count);
   }
   *value = count->get<uint64_t>();
   return Status::Ok();
@@ -112,6 +106,17 @@ bool IsUtf8(const std::string& bytes) {
   using Handler = Json::error_handler_t;
   const Json text = bytes;  // Each byte that is none of a character is replaced by three.
   return text.dump(-1, ' ', false, Handler::replace) == text.dump(-1, ' ', false, Handler::ignore);
+}
+
+bool ReadTokenId(const Json& value, TokenId* token) {
+  constexpr uint64_t kMost = std::numeric_limits<TokenId>::max();
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMost) return false;
+  *token = static_cast<TokenId>(value.get<uint64_t>());
+  return true;
+}
+
+Status WrongValue(const std::string& field, const std::string& expected, const Json& found) {
+  return Status::InvalidArgument("'" + field + "' is " + Shown(found) + ", expected " + expected);
 }
 
 std::string Shown(const Json& found) {

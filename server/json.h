@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "attndb/result.h"
+#include "attndb/types.h"
 
 namespace attndb::server {
 
@@ -34,8 +35,13 @@ Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t 
 // Whether a JSON text can hold these bytes as they are.
 bool IsUtf8(const std::string& bytes);
 
+// Reads the id of a token, of any vocabulary. False: `value` is none.
+bool ReadTokenId(const Json& value, TokenId* token);
+
 // A value as errors show it: its beginning, if it is long.
 std::string Shown(const Json& found);
+// kInvalidArgument: the field is not as expected.
+Status WrongValue(const std::string& field, const std::string& expected, const Json& found);
 
 // One line; bytes that are not UTF-8 become U+FFFD.
 std::string ToText(const Json& json);

@@ -1,35 +1,25 @@
 #include "server/openai/embedding_request.h"
 
-#include <limits>
 #include <utility>
 
 namespace attndb::server {
 namespace {
 
-constexpr uint64_t kIdMax = std::numeric_limits<TokenId>::max();
 constexpr uint64_t kDimensionsMax = uint64_t{1} << 20;
-
-Status WrongInput(const std::string& name, const std::string& expected, const Json& found) {
-  return Status::InvalidArgument("'" + name + "' is " + Shown(found) + ", expected " + expected);
-}
 
 Status AddText(const Json& text, const std::string& name, EmbeddingRequest* request) {
   if (!text.is_string() || text.get_ref<const std::string&>().empty()) {
-    return WrongInput(name, "a text that is not empty", text);
+    return WrongValue(name, "a text that is not empty", text);
   }
   request->texts.push_back(text.get<std::string>());
   return Status::Ok();
 }
 
 Status AddIds(const Json& ids, const std::string& name, EmbeddingRequest* request) {
-  if (!ids.is_array() || ids.empty()) return WrongInput(name, "ids of tokens", ids);
-  std::vector<TokenId> tokens;
-  tokens.reserve(ids.size());
-  for (const Json& id : ids) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > kIdMax) {
-      return WrongInput(name, "ids of tokens", id);
-    }
-    tokens.push_back(static_cast<TokenId>(id.get<uint64_t>()));
+  if (!ids.is_array() || ids.empty()) return WrongValue(name, "ids of tokens", ids);
+  std::vector<TokenId> tokens(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!ReadTokenId(ids[i], &tokens[i])) return WrongValue(name, "ids of tokens", ids[i]);
   }
   request->tokens.push_back(std::move(tokens));
   return Status::Ok();
@@ -39,7 +29,7 @@ Status AddIds(const Json& ids, const std::string& name, EmbeddingRequest* reques
 Status ReadInputs(const Json& input, EmbeddingRequest* request) {
   if (input.is_string()) return AddText(input, "input", request);
   if (!input.is_array() || input.empty()) {
-    return WrongInput("input", "a text, ids of tokens, or a list of either", input);
+    return WrongValue("input", "a text, ids of tokens, or a list of either", input);
   }
   const Json& first = input.front();
   if (!first.is_string() && !first.is_array()) return AddIds(input, "input", request);
@@ -66,7 +56,7 @@ Result<EmbeddingRequest> ParseEmbedding(const Json& body) {
   std::string format = "float";
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "encoding_format", &format));
   if (format != "float" && format != "base64") {
-    return WrongInput("encoding_format", "float or base64", format);
+    return WrongValue("encoding_format", "float or base64", format);
   }
   request.base64 = format == "base64";
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "dimensions", 1, kDimensionsMax, &request.dimensions));

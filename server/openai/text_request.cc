@@ -13,8 +13,6 @@
 namespace attndb::server {
 namespace {
 
-constexpr uint64_t kTokenIdMax = std::numeric_limits<TokenId>::max();
-
 // Fields that ask for what there is not, unless they have one of the values that ask for nothing.
 struct RefusedField {
   const char* name;
@@ -34,10 +32,6 @@ constexpr std::array kRefused = {
     RefusedField{"echo", "echo is not supported"},
 };
 
-Status Wrong(const std::string& field, const std::string& expected, const Json& found) {
-  return Status::InvalidArgument("'" + field + "' is " + Shown(found) + ", expected " + expected);
-}
-
 bool AsksForNothing(const Json& value) {
   return value.is_null() || value == false || value == 0 || value == "" ||
          ((value.is_array() || value.is_object()) && value.empty());
@@ -48,7 +42,8 @@ Status ReadNumber(const Json& body, const char* field, double least, double most
   if (json == nullptr) return Status::Ok();
   const double number = json->is_number() ? json->get<double>() : std::nan("");
   if (!(number >= least && number <= most)) {
-    return Wrong(field, "a number from " + Json(least).dump() + " to " + Json(most).dump(), *json);
+    return WrongValue(field, "a number from " + Json(least).dump() + " to " + Json(most).dump(),
+                      *json);
   }
   *value = static_cast<float>(number);
   return Status::Ok();
@@ -64,8 +59,8 @@ Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, 
                                   : json->get<int64_t>() <= most) &&
       json->get<int64_t>() >= least;
   if (!fits) {
-    return Wrong(field, "an integer from " + std::to_string(least) + " to " + std::to_string(most),
-                 *json);
+    return WrongValue(
+        field, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *json);
   }
   return std::optional(json->get<int64_t>());
 }
@@ -73,7 +68,7 @@ Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, 
 Status ReadText(const Json& body, const char* field, std::string* value) {
   const Json* const json = FindMember(body, field);
   if (json == nullptr) return Status::Ok();
-  if (!json->is_string()) return Wrong(field, "a text", *json);
+  if (!json->is_string()) return WrongValue(field, "a text", *json);
   *value = json->get<std::string>();
   return Status::Ok();
 }
@@ -87,11 +82,11 @@ Status CheckRefused(const Json& body) {
   }
   for (const char* const field : {"n", "best_of"}) {
     const Json* const json = FindMember(body, field);
-    if (json != nullptr && *json != 1) return Wrong(field, "1", *json);
+    if (json != nullptr && *json != 1) return WrongValue(field, "1", *json);
   }
   if (const Json* const format = FindMember(body, "response_format")) {
     if (!format->is_object() || format->value("type", Json()) != "text") {
-      return Wrong("response_format", R"({"type":"text"})", *format);
+      return WrongValue("response_format", R"({"type":"text"})", *format);
     }
   }
   return Status::Ok();
@@ -121,10 +116,10 @@ Status ReadStop(const Json& body, std::vector<std::string>* stop) {
   const std::string expected = "a text, or at most " + std::to_string(kMaxStops) +
                                " texts, of at most " + std::to_string(kMaxStopBytes) + " bytes";
   const Json texts = json->is_array() ? *json : Json::array({*json});
-  if (texts.size() > kMaxStops) return Wrong("stop", expected, *json);
+  if (texts.size() > kMaxStops) return WrongValue("stop", expected, *json);
   for (const Json& text : texts) {
     if (!text.is_string() || text.get_ref<const std::string&>().size() > kMaxStopBytes) {
-      return Wrong("stop", expected, text);
+      return WrongValue("stop", expected, text);
     }
     stop->push_back(text.get<std::string>());
   }
@@ -143,7 +138,7 @@ Status ReadStream(const Json& body, TextRequest* request) {
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "stream", &request->stream));
   const Json* const options = FindMember(body, "stream_options");
   if (options == nullptr) return Status::Ok();
-  if (!options->is_object()) return Wrong("stream_options", "an object", *options);
+  if (!options->is_object()) return WrongValue("stream_options", "an object", *options);
   return ReadFlag(*options, "include_usage", &request->include_usage);
 }
 
@@ -160,7 +155,7 @@ Status ReadOwnFields(const Json& body, TextRequest* request) {
   std::string overflow = "truncate";
   ATTNDB_RETURN_IF_ERROR(ReadText(body, "overflow", &overflow));
   if (overflow != "truncate" && overflow != "refuse") {
-    return Wrong("overflow", "truncate or refuse", overflow);
+    return WrongValue("overflow", "truncate or refuse", overflow);
   }
   request->truncate = overflow == "truncate";
   return Status::Ok();
@@ -185,12 +180,12 @@ Result<std::string> ContentOf(const Json& message, const std::string& name) {
   const Json* const content = FindMember(message, "content");
   if (content == nullptr) return std::string();
   if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return Wrong(name + ".content", "a text or parts", *content);
+  if (!content->is_array()) return WrongValue(name + ".content", "a text or parts", *content);
   std::string text;
   for (const Json& part : *content) {
     if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
         !part["text"].is_string()) {
-      return Wrong(name + ".content", "parts of type text alone", part);
+      return WrongValue(name + ".content", "parts of type text alone", part);
     }
     text += part["text"].get_ref<const std::string&>();
   }
@@ -198,12 +193,12 @@ Result<std::string> ContentOf(const Json& message, const std::string& name) {
 }
 
 Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& name) {
-  if (!message.is_object()) return Wrong(name, "an object with role and content", message);
+  if (!message.is_object()) return WrongValue(name, "an object with role and content", message);
   std::string role;
   ATTNDB_RETURN_IF_ERROR(ReadText(message, "role", &role).WithContext(name));
   if (role == "developer") role = "system";
   if (role != "system" && role != "user" && role != "assistant") {
-    return Wrong(name + ".role", "system, developer, user or assistant", role);
+    return WrongValue(name + ".role", "system, developer, user or assistant", role);
   }
   if (const Json* const calls = FindMember(message, "tool_calls")) {
     if (!AsksForNothing(*calls)) {
@@ -215,12 +210,11 @@ Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& 
 }
 
 Status ReadPromptTokens(const Json& ids, std::vector<TokenId>* tokens) {
-  tokens->reserve(ids.size());
+  tokens->resize(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (!ids[i].is_number_unsigned() || ids[i].get<uint64_t>() > kTokenIdMax) {
-      return Wrong("prompt[" + std::to_string(i) + "]", "the id of a token", ids[i]);
+    if (!ReadTokenId(ids[i], &(*tokens)[i])) {
+      return WrongValue("prompt[" + std::to_string(i) + "]", "the id of a token", ids[i]);
     }
-    tokens->push_back(static_cast<TokenId>(ids[i].get<uint64_t>()));
   }
   return Status::Ok();
 }
@@ -231,11 +225,11 @@ Status ReadPrompt(const Json& prompt, TextRequest* request) {
   const bool has_text = is_list && prompt.front().is_string();
   if (has_text && prompt.size() == 1) return ReadPrompt(prompt.front(), request);
   if (has_text || (is_list && prompt.front().is_array())) {
-    return Wrong("prompt", "one prompt a request: a text, or the ids of its tokens", prompt);
+    return WrongValue("prompt", "one prompt a request: a text, or the ids of its tokens", prompt);
   }
   if (is_list) return ReadPromptTokens(prompt, &request->prompt_tokens);
   if (!prompt.is_string() || prompt.get_ref<const std::string&>().empty()) {
-    return Wrong("prompt", "a text that is not empty, or the ids of its tokens", prompt);
+    return WrongValue("prompt", "a text that is not empty, or the ids of its tokens", prompt);
   }
   request->prompt = prompt.get<std::string>();
   return Status::Ok();
@@ -248,8 +242,8 @@ Result<TextRequest> ParseChat(const Json& body) {
   const Json* const messages = FindMember(body, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty() ||
       messages->size() > kMaxMessages) {
-    return Wrong("messages", "1 to " + std::to_string(kMaxMessages) + " messages",
-                 messages == nullptr ? Json() : *messages);
+    return WrongValue("messages", "1 to " + std::to_string(kMaxMessages) + " messages",
+                      messages == nullptr ? Json() : *messages);
   }
   for (size_t i = 0; i < messages->size(); ++i) {
     ATTNDB_ASSIGN_OR_RETURN(llama::ChatMessage message,
@@ -279,7 +273,7 @@ Status TakeContextHeader(const std::string& header, TextRequest* request) {
 Result<TokenizeRequest> ParseTokenize(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   TokenizeRequest request;
-  if (FindMember(body, "content") == nullptr) return Wrong("content", "a text", Json());
+  if (FindMember(body, "content") == nullptr) return WrongValue("content", "a text", Json());
   ATTNDB_RETURN_IF_ERROR(ReadText(body, "content", &request.content));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &request.add_special));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &request.parse_special));
