@@ -161,10 +161,10 @@ void LlamaEngine::Impl::ReadContextLengths() {
 }
 
 void LlamaEngine::Impl::ReadPooling() {
+  const auto type = MetaCount(model_.get(), info.architecture + ".pooling_type");
   // Rank, the one that is not named here, gives a score of two texts and no embedding.
   for (const Pooling pooling :
        {LLAMA_POOLING_TYPE_MEAN, LLAMA_POOLING_TYPE_CLS, LLAMA_POOLING_TYPE_LAST}) {
-    const auto type = MetaCount(model_.get(), info.architecture + ".pooling_type");
     if (type == static_cast<uint32_t>(pooling)) pooling_ = pooling;
   }
   const int32_t size = llama_model_n_embd(model_.get());

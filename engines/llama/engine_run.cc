@@ -116,8 +116,8 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
                                    ", expected at most " + FormatCount(options.ubatch_tokens));
   }
   for (const BatchEntry& entry : entries) {
-    if (options.awaits_derived && entry.tokens.size() == 1)
-      ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
+    if (!options.awaits_derived || entry.tokens.size() != 1) continue;
+    ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
   }
   ATTNDB_RETURN_IF_ERROR(RunPass(entries, {.statuses = statuses}));
   for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
