@@ -15,7 +15,7 @@ attndb() { "$attndb" "$@" --db "$store"; }
 
 ask() {  # ask QUESTION WORDS_OF_THE_ANSWER
   printf '\n> %s\n' "$1"
-  attndb ask --model smollm2 --context handbook --check "$1" | tee "$answer"
+  attndb ask --model smollm2 --context handbook --plan full --check "$1" | tee "$answer"
   grep -qF "$2" "$answer" || { echo "demo: the answer should have had '$2' in it" >&2; exit 1; }
 }
 

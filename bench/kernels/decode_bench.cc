@@ -25,7 +25,7 @@ double DecodeGbps(const char* data, size_t num_bytes, DType dtype, size_t head_d
   const kernels::RowsView v = {data + num_bytes / 2, head_dim, head_dim, dtype};
   const double start = ThreadSeconds();
   kernels::InitStates(states, group, head_dim);
-  kernels::AttendRows(k, v, kTokens, q, head_dim, group, logit, states);
+  kernels::AttendRows(k, v, 0, kTokens, q, head_dim, group, logit, states);
   kernels::FinishStates(states, group, head_dim, states.out, head_dim, nullptr);
   sink = sink + static_cast<uint64_t>(states.out[0]);
   return Gbps(num_bytes, start);

@@ -83,9 +83,9 @@ class OurAttention {
       const kernels::StateRows states = {stats, stats + rows_, out, dim};
       kernels::InitStates(states, rows_, dim);
       if (shape_.num_new == 1) {
-        kernels::AttendRows(k, v, shape_.num_tokens, q, dim, rows_, logit, states);
+        kernels::AttendRows(k, v, 0, shape_.num_tokens, q, dim, rows_, logit, states);
       } else {
-        kernels::AttendBlock(k, v, shape_.num_tokens, q, dim, rows_, nullptr, hi_.data(), logit,
+        kernels::AttendBlock(k, v, 0, shape_.num_tokens, q, dim, rows_, nullptr, hi_.data(), logit,
                              states, scratch_.data() + thread * Scratch());
       }
       kernels::FinishStates(states, rows_, dim, out, dim, nullptr);

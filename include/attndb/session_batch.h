@@ -16,7 +16,8 @@
 //          zero, and the others go on. The calls themselves fail on what concerns all:
 //          kInvalidArgument (part; shapes that are not those of all rows); kFailedPrecondition
 //          (a layer's parts have all been called: a batch is one step).
-// Bits:    a session's output depends on its own tokens and on num_threads, not on its neighbours.
+// Bits:    a session's output does not depend on its neighbours, and under `full`, which prompts
+//          and dense layers run, on nothing but its own tokens: attndb/session.h.
 // Threads: the parts of one call by any number of threads, at the same time or one after another;
 //          no call begins before all parts of the one before have returned. Sessions outlive it,
 //          and nobody else uses them meanwhile.

@@ -12,7 +12,7 @@
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
 //          of a request does not depend on how its neighbours cut its prompt into passes, but for
-//          the rounding of sums.
+//          the rounding of the engine's matrix products: attention has the same bits.
 // Limits:  max_turns in passes, max_waiting before them; more are refused.
 // Threads: Add, Wake and the counts are thread-safe. The engine belongs to the scheduler's thread.
 #ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_

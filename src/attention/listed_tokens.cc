@@ -149,7 +149,7 @@ Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const Group
     ATTNDB_RETURN_IF_ERROR(rows->Read());
     storage::ForEachPiece(
         *rows, keys, values, [&](const auto& k, const auto& v, uint64_t, uint64_t n) {
-          kernels::AttendRows(k, v, n, q.q + run.q_shift, q.stride, q.count, logit, states);
+          kernels::AttendRows(k, v, 0, n, q.q + run.q_shift, q.stride, q.count, logit, states);
         });
     cost->bytes_touched += count * (run.k_bytes() + run.v_bytes());
   }

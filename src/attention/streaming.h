@@ -1,12 +1,16 @@
 // Base class of operators that attend to tokens without choosing among them: K and V as stored,
 // float32 arithmetic, blocked for many q rows, shared by a group for few.
 //
-// Bits:    each range of a unit is folded into states of its own; these are merged in order.
+// Bits:    tokens are folded by tiles and blocks that lie where a token's number says
+//          (token_blocks.h), and a row's state does not depend on the rows beside it
+//          (kernels/attend.h): so neither does the result, nor on how a call is cut.
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_STREAMING_H_
 #define ATTNDB_ATTENTION_STREAMING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "attention/operator.h"
@@ -25,37 +29,32 @@ class Streaming : public Operator {
   const CallView& call() const { return *call_; }
 
  private:
-  struct Scratch {
-    void* block = nullptr;  // Scratch of kernels::AttendBlock.
-    uint32_t* lo =
-        nullptr;  // [rows of a unit * group]: the first token of a run that a q row sees.
-    uint32_t* hi = nullptr;  // [rows of a unit * group]: the token after the last that it sees.
-  };
+  class Fold;
 
-  struct RowRange {
-    uint64_t first = 0;
-    uint64_t count = 0;
+  struct Scratch {
+    void* packed = nullptr;     // Scratch of kernels::AttendBlock.
+    std::byte* tile = nullptr;  // K, then V, of a tile that lies in several runs.
+    // [rows of a unit * group]: the first token of some that a q row sees, and the token after the
+    // last of them.
+    uint32_t* lo = nullptr;
+    uint32_t* hi = nullptr;
+    kernels::StateRows states;  // [rows of a unit * group]: of the block under way.
   };
 
   // Tokens that rows of the unit see but do not attend to.
   virtual TokenRange LeftOut(const WorkUnit& /*unit*/) const { return {}; }
 
-  kernels::StateRows StatesOf(const WorkItem& item, Part* part) const;
-  Status AttendTokens(const WorkUnit& unit, TokenRange range, const kernels::StateRows& states,
-                      Part* part);
-  Status AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
-                   const kernels::StateRows& states, Part* part);
-  // Attends for some rows of the unit.
-  Status AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run, TokenRange range,
-                    const kernels::StateRows& states, Part* part);
-  // Finds the tokens of the range that each q row sees, relative to its begin. True if all rows see
-  // all of them.
-  bool FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const;
+  // The tokens of an item: whole blocks, but for the unit's first and last token.
+  TokenRange TokensOf(const WorkItem& item) const;
+  // Where blocks are merged if parts share the unit: the states of each by itself.
+  kernels::StateRows StatesOfBlock(uint32_t unit, uint64_t block) const;
+  // Makes the states empty that RunItem merges blocks into.
+  void InitItem(const WorkItem& item, TokenRange tokens, Part* part) const;
 
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;
-  size_t range_rows_ = 0;      // Rows of a range's states, rounded up to whole cache lines.
-  kernels::StateRows shared_;  // [unit][range][range_rows_]
+  uint64_t num_blocks_ = 0;    // Blocks of the call's tokens.
+  kernels::StateRows shared_;  // [unit][block][rows of a unit * group]
 };
 
 }  // namespace attndb::attention

@@ -10,6 +10,9 @@ namespace {
 // q rows (tokens x group) of a dense unit. Large enough that packing a tile of K is a few percent
 // of the work on it, small enough that states and q stay in L2.
 constexpr uint64_t kDenseUnitRows = 384;
+// Fewer q rows, where there would be too few units for all parts: packing takes some 6 % of the
+// work on 48 rows. States of a unit's blocks, which parts that share it need, take more.
+constexpr uint64_t kMinDenseUnitRows = 48;
 // A range shorter than this costs more to merge than it saves.
 constexpr uint64_t kMinRangeTokens = 256;
 // Items per part: more even out what one thread has left at the end.
@@ -20,7 +23,12 @@ uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 uint64_t RowsPerUnit(const WorkSizes& sizes) {
   if (sizes.cut.by_row) return 1;
   const uint64_t rows = std::max<uint64_t>(1, kDenseUnitRows / sizes.group_size);
-  const uint64_t num_blocks = DivideUp(sizes.num_rows, rows);
+  uint64_t num_blocks = DivideUp(sizes.num_rows, rows);
+  if (sizes.num_parts > 1) {
+    const uint64_t wanted = DivideUp(sizes.num_parts * kItemsPerPart, sizes.num_kv_heads);
+    const uint64_t most = sizes.num_rows * sizes.group_size / kMinDenseUnitRows;
+    num_blocks = std::max(num_blocks, std::min({wanted, most, sizes.num_rows}));
+  }
   return DivideUp(sizes.num_rows, num_blocks);  // Blocks of equal size.
 }
 

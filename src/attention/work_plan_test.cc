@@ -62,5 +62,16 @@ TEST(WorkPlanTest, TwoPartsGetEqualShares) {
   EXPECT_EQ(plan.items.size() % 2, 0u);
 }
 
+// Few rows are many units rather than few that all parts share: their blocks' states take memory.
+TEST(WorkPlanTest, RowsAreCutBeforeTokensAre) {
+  WorkPlan plan;
+  plan.Reset({5, 3, 64, 6000, 0, {}, 2});
+  EXPECT_EQ(plan.num_ranges_max, 1u);
+  EXPECT_EQ(plan.units.size(), 10u);
+  plan.Reset({5, 3, 8, 6000, 0, {}, 2});  // 24 q rows: too few to cut.
+  EXPECT_EQ(plan.units.size(), 5u);
+  EXPECT_GT(plan.num_ranges_max, 1u);
+}
+
 }  // namespace
 }  // namespace attndb::attention

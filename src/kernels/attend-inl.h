@@ -114,26 +114,37 @@ template <size_t kRows, typename Rows>
   }
 }
 
-// Folds one tile of tokens into the states of kRows q rows.
+// Moves the scores of a tile's num_keys keys from its begin to `place`.
+template <size_t kRows>
+[[gnu::noinline]] void MoveScores(float* scores, size_t place, size_t num_keys) {
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const row = scores + r * kTile;
+    __builtin_memmove(row + place, row, num_keys * sizeof(float));
+  }
+}
+
+// Folds one tile of tokens, num_keys from `place` on, into the states of kRows q rows.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void AttendTile(const Rows& keys, const Rows& values, size_t first,
-                                  size_t num_keys, const float* q, size_t k_elements,
+                                  size_t num_keys, size_t place, const float* q, size_t k_elements,
                                   size_t v_elements, bool prefetch, const LogitSpec& logit,
                                   const StateRows& states) {
   alignas(64) float weights[kRows * kTile];
   if (num_keys < kTile) __builtin_memset(weights, 0, sizeof(weights));
   float rescale[kRows];
   DotTile<kRows>(keys, first, num_keys, q, k_elements, prefetch, weights);
+  if (place != 0) MoveScores<kRows>(weights, place, num_keys);
   for (size_t r = 0; r < kRows; ++r) {
-    rescale[r] = SoftmaxTile(weights + r * kTile, 0, static_cast<int>(num_keys), logit,
-                             states.max + r, states.sum + r);
+    rescale[r] =
+        SoftmaxTile(weights + r * kTile, static_cast<int>(place),
+                    static_cast<int>(place + num_keys), logit, states.max + r, states.sum + r);
   }
-  AddValuesTile<kRows>(values, first, num_keys, v_elements, prefetch, weights, rescale, states.out,
-                       states.out_stride);
+  AddValuesTile<kRows>(values, first, num_keys, v_elements, prefetch, weights + place, rescale,
+                       states.out, states.out_stride);
 }
 
-// Calls f<rows>(first row) for passes of 8, 4, 3, 2 or 1 q rows. With quads, 5 rows are 3 + 2 and 6
-// are 3 + 3, which is cheaper than 4 + 1 and 4 + 2.
+// Calls f<rows>(first row) for passes of 8, 4, 3, 2 or 1 q rows; 5 rows are 3 + 2 and 6 are 3 + 3,
+// which is cheaper with quads than 4 + 1 and 4 + 2.
 template <bool kQuads, typename F>
 inline void ForEachPass(size_t num_q_rows, F&& f) {
   size_t r = 0;
@@ -162,36 +173,36 @@ inline void ForEachPass(size_t num_q_rows, F&& f) {
   }
 }
 
-// Calls tile<rows>(first, num_keys, row, prepared q, is first pass) for each tile and pass, with up
-// to kMaxSweepRows q rows a sweep.
+// Calls tile<rows>(first, num_keys, place, row, prepared q, is first pass) for each tile and pass,
+// with up to kMaxSweepRows q rows a sweep. Token 0 has place first_key in its tile; tokens that
+// begin a tile have place 0.
 template <typename T, typename F>
 inline void ForEachTile(const float* q, size_t q_stride, size_t num_q_rows, size_t num_elements,
-                        size_t num_tokens, F&& tile) {
-  constexpr bool kQuads = UseQuads<8, T>();
+                        size_t first_key, size_t num_tokens, F&& tile) {
+  constexpr bool kQuads = UseQuads<T>();
   Queries queries;
   const size_t row_lanes = QueryStride<kQuads>(num_elements);
   const size_t fit = kMaxSweepRows * kMaxRowElements / row_lanes;
   const size_t sweep = fit < kMaxSweepRows ? fit : kMaxSweepRows;
   for (size_t row = 0; row < num_q_rows; row += sweep) {
     const size_t num_rows = num_q_rows - row < sweep ? num_q_rows - row : sweep;
-    ForEachPass<kQuads>(num_rows, [&]<size_t kRows>(size_t r) {
-      PrepareQueries<UseQuads<kRows, T>(), T>(q + (row + r) * q_stride, q_stride, kRows,
-                                              num_elements, queries.lanes + r * row_lanes);
-    });
-    for (size_t first = 0; first < num_tokens; first += kTile) {
-      const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
+    PrepareQueries<T>(q + row * q_stride, q_stride, num_rows, num_elements, queries.lanes);
+    size_t place = first_key;
+    for (size_t first = 0, num_keys = 0; first < num_tokens; first += num_keys, place = 0) {
+      const size_t left = num_tokens - first;
+      num_keys = left < kTile - place ? left : kTile - place;
       ForEachPass<kQuads>(num_rows, [&]<size_t kRows>(size_t r) {
-        tile.template operator()<kRows>(first, num_keys, row + r, queries.lanes + r * row_lanes,
-                                        r == 0);
+        tile.template operator()<kRows>(first, num_keys, place, row + r,
+                                        queries.lanes + r * row_lanes, r == 0);
       });
     }
   }
 }
 
 template <bool kListed>
-void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
-            const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
-            const StateRows& states) {
+void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t first_key,
+            size_t num_tokens, const float* q, size_t q_stride, size_t num_q_rows,
+            const LogitSpec& logit, const StateRows& states) {
   WithRows<kListed>(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
     using T = typename Rows::Element;
     Rows values = keys;
@@ -199,10 +210,10 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
     values.stride = v.stride;
     keys.Start(k.num_elements);
     values.Start(v.num_elements);
-    ForEachTile<T>(q, q_stride, num_q_rows, k.num_elements, num_tokens,
-                   [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,
-                                     bool is_first_pass) {
-                     AttendTile<kRows>(keys, values, first, num_keys, lanes, k.num_elements,
+    ForEachTile<T>(q, q_stride, num_q_rows, k.num_elements, first_key, num_tokens,
+                   [&]<size_t kRows>(size_t first, size_t num_keys, size_t place, size_t row,
+                                     const float* lanes, bool is_first_pass) {
+                     AttendTile<kRows>(keys, values, first, num_keys, place, lanes, k.num_elements,
                                        v.num_elements, is_first_pass, logit, StatesAt(states, row));
                    });
   });
@@ -240,7 +251,7 @@ void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, 
                   const uint32_t* indices, size_t num_tokens, const LogitSpec& logit,
                   const StateRows& states) {
   WithRows<kListed>(v, indices, num_tokens, [&]<typename Rows>(const Rows& values) {
-    constexpr bool kQuads = UseQuads<8, typename Rows::Element>();
+    constexpr bool kQuads = UseQuads<typename Rows::Element>();
     values.Start(v.num_elements);
     for (size_t first = 0; first < num_tokens; first += kTile) {
       const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
@@ -258,8 +269,8 @@ void Score(const RowsView& k, const uint32_t* indices, size_t num_tokens, const 
   WithRows<kListed>(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
     keys.Start(k.num_elements);
     ForEachTile<typename Rows::Element>(
-        q, q_stride, num_q_rows, k.num_elements, num_tokens,
-        [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,
+        q, q_stride, num_q_rows, k.num_elements, 0, num_tokens,
+        [&]<size_t kRows>(size_t first, size_t num_keys, size_t, size_t row, const float* lanes,
                           bool is_first_pass) {
           alignas(64) float tile[kRows * kTile];
           DotTile<kRows>(keys, first, num_keys, lanes, k.num_elements, is_first_pass, tile);

@@ -13,13 +13,15 @@ void CheckRows([[maybe_unused]] const RowsView& rows) {
 
 }  // namespace
 
-void AttendRows(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+void AttendRows(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                 const StateRows& states) {
   CheckRows(k);
   CheckRows(v);
   ATTNDB_DCHECK(k.dtype == v.dtype);
-  Kernels().attend_rows->attend(k, v, nullptr, num_tokens, q, q_stride, num_q_rows, logit, states);
+  ATTNDB_DCHECK(first_key < kKeysPerTile);
+  Kernels().attend_rows->attend(k, v, nullptr, first_key, num_tokens, q, q_stride, num_q_rows,
+                                logit, states);
 }
 
 void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
@@ -29,7 +31,7 @@ void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices,
   CheckRows(v);
   ATTNDB_DCHECK(k.dtype == v.dtype);
   ATTNDB_DCHECK(indices != nullptr || num_indices == 0);
-  Kernels().attend_listed->attend(k, v, indices, num_indices, q, q_stride, num_q_rows, logit,
+  Kernels().attend_listed->attend(k, v, indices, 0, num_indices, q, q_stride, num_q_rows, logit,
                                   states);
 }
 

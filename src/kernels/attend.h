@@ -4,6 +4,12 @@
 //          q + r * q_stride; k, v [num_tokens, num_elements], see layout.h; one state a q row.
 //          k and v share a dtype; their num_elements may differ.
 // Units:   strides in elements.
+// Tiles:   tokens are folded tile by tile, kKeysPerTile at a time. first_key is the place of token
+//          0 in its tile, < kKeysPerTile: with tiles that begin at multiples of kKeysPerTile of a
+//          token's number in its context, a row's state does not depend on where runs are cut.
+// Bits:    a q row's state depends, in its bits, on the row, on the tokens and on the tiles; not on
+//          the rows beside it, nor on whether AttendRows or AttendBlock folds them. One exception:
+//          the sign of an `out` that is 0.
 // Cost:    K and V are read once for all q rows (in registers for up to 4, from L1 beyond).
 //          Accumulates in float32.
 // Errors:  none; sizes and alignment are preconditions. See attention_state.h for NaN and inf.
@@ -20,11 +26,12 @@
 namespace attndb::kernels {
 
 // Folds tokens [0, num_tokens) into the states of all q rows. Any num_q_rows, for instance a group.
-void AttendRows(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+void AttendRows(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                 const StateRows& states);
 
-// As AttendRows, over the tokens indices[0, num_indices), in that order; prefetches rows ahead.
+// As AttendRows, over the tokens indices[0, num_indices), in that order, the first of them at the
+// begin of a tile; prefetches rows ahead.
 // An index may occur twice (the token then counts twice). REQUIRES: each index is a row of k and v.
 void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
                   const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,

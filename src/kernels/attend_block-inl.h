@@ -3,13 +3,17 @@
 // For a block of q rows (their q and out stay in L2) and a tile of 64 tokens: keys are transposed
 // and values widened into scratch, then register tiles of 6 rows by 4 vectors run over them from
 // L1.
-// Source: see attend_block.h.
+//
+// Bits:    those of attend-inl.h: products are summed in its order (sum_order-inl.h), and values
+//          token by token.
+// Source:  see attend_block.h.
 #ifndef ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
 #define ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
 
 #include "kernels/attend_block_layout.h"
 #include "kernels/dot-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/sum_order-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
@@ -23,7 +27,7 @@ inline size_t ChunkElements(size_t left) {
 }
 
 struct BlockScratch {
-  float* keys;     // [kTile / kPanel][head_dim][kPanel]
+  float* keys;     // [kTile / kPanel][head_dim in the order of sums][kPanel]
   float* values;   // By chunks of up to kPanel elements: [kTile][chunk], chunk e at e * kTile.
   float* weights;  // [kBlockRows][kTile]
 };
@@ -34,32 +38,43 @@ struct BlockMask {
   int end[kBlockRows];
 };
 
-// Transposes num_keys rows into panels. Keys past the last repeat it; the mask drops them.
+// Some tokens of a tile: row `first` of a run has place `begin` in it, and they end at place `end`.
+struct TileRows {
+  size_t first;
+  size_t begin;
+  size_t end;
+
+  // The row at a place; at those that have none, the nearest: the mask drops it.
+  size_t At(size_t place) const {
+    const size_t last = place < end ? place : end - 1;
+    return first + (last > begin ? last - begin : 0);
+  }
+};
+
+// Transposes the rows of a tile into panels.
 template <typename T>
-void PackKeys(const RunRows<T>& keys, size_t first, size_t num_keys, size_t num_elements,
-              float* packed) {
-  for (size_t j = 0; j < num_keys; j += kLanes) {
+void PackKeys(const RunRows<T>& keys, const TileRows& rows, size_t num_elements,
+              const SumOrder& order, float* packed) {
+  for (size_t j = 0; j < rows.end; j += kLanes) {
     float* const to = packed + j / kPanel * num_elements * kPanel + j % kPanel;
     for (size_t i = 0; i < num_elements; i += kLanes) {
       Vec tile[kLanes];
-      for (size_t l = 0; l < kLanes; ++l) {
-        tile[l] = LoadRow(keys[first + (j + l < num_keys ? j + l : num_keys - 1)] + i);
-      }
+      for (size_t l = 0; l < kLanes; ++l) tile[l] = LoadRow(keys[rows.At(j + l)] + i);
       Transpose(tile);
-      for (size_t l = 0; l < kLanes; ++l) Store(to + (i + l) * kPanel, tile[l]);
+      for (size_t l = 0; l < kLanes; ++l) Store(to + order.places[i + l] * kPanel, tile[l]);
     }
   }
 }
 
-// Widens num_keys rows, chunk by chunk. Returns whether all of them are finite.
+// Widens the rows of a tile, chunk by chunk. Returns whether all of them are finite.
 template <typename T>
-bool PackValues(const RunRows<T>& values, size_t first, size_t num_keys, size_t num_elements,
+bool PackValues(const RunRows<T>& values, const TileRows& rows, size_t num_elements,
                 float* packed) {
   Vec zeros = Zero();
   for (size_t i = 0; i < num_elements;) {
     const size_t chunk = ChunkElements(num_elements - i);
-    for (size_t j = 0; j < num_keys; ++j) {
-      const T* const row = values[first + j] + i;
+    for (size_t j = 0; j < rows.end; ++j) {
+      const T* const row = values[rows.At(j)] + i;
       for (size_t c = 0; c < chunk; c += kLanes) {
         const Vec value = LoadRow(row + c);
         zeros = Fma(value, Zero(), zeros);  // 0 * inf and 0 * NaN are NaN.
@@ -71,32 +86,74 @@ bool PackValues(const RunRows<T>& values, size_t first, size_t num_keys, size_t 
   return ReduceAdd(zeros) == 0.0f;
 }
 
-// scores[r * kTile + j] = q_r . key j of a panel.
+// Sums of kRows q rows and the keys of a panel, in registers or aside.
 template <size_t kRows>
-inline void ScorePanel(const float* panel, size_t num_elements, const float* q, size_t q_stride,
-                       float* scores) {
+struct PanelSums {
   Vec sums[kRows][kPanelVecs];
-#pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (size_t c = 0; c < kPanelVecs; ++c) sums[r][c] = Zero();
-  }
-  for (size_t i = 0; i < num_elements; ++i) {
-    Vec key[kPanelVecs];
-#pragma GCC unroll 16
-    for (size_t c = 0; c < kPanelVecs; ++c) key[c] = Load(panel + i * kPanel + c * kLanes);
+
+  [[gnu::always_inline]] void SetZero() {
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
-      const Vec q_part = Set1(q[r * q_stride + i]);
 #pragma GCC unroll 16
-      for (size_t c = 0; c < kPanelVecs; ++c) sums[r][c] = Fma(q_part, key[c], sums[r][c]);
+      for (size_t c = 0; c < kPanelVecs; ++c) sums[r][c] = Zero();
     }
   }
+  // Adds elements [begin, end) of the order of sums.
+  [[gnu::always_inline]] void AddProducts(const float* panel, const uint32_t* elements,
+                                          size_t begin, size_t end, const float* q,
+                                          size_t q_stride) {
+    for (size_t i = begin; i < end; ++i) {
+      const float* const at = q + elements[i];
+      Vec key[kPanelVecs];
 #pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
+      for (size_t c = 0; c < kPanelVecs; ++c) key[c] = Load(panel + i * kPanel + c * kLanes);
 #pragma GCC unroll 16
-    for (size_t c = 0; c < kPanelVecs; ++c) Store(scores + r * kTile + c * kLanes, sums[r][c]);
+      for (size_t r = 0; r < kRows; ++r) {
+        const Vec q_part = Set1(at[r * q_stride]);
+#pragma GCC unroll 16
+        for (size_t c = 0; c < kPanelVecs; ++c) sums[r][c] = Fma(q_part, key[c], sums[r][c]);
+      }
+    }
   }
+  [[gnu::always_inline]] void AddSums(const float* others) {
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (size_t c = 0; c < kPanelVecs; ++c) {
+        sums[r][c] = Add(Load(others + (r * kPanelVecs + c) * kLanes), sums[r][c]);
+      }
+    }
+  }
+  [[gnu::always_inline]] void StoreSums(float* to, size_t stride) const {
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (size_t c = 0; c < kPanelVecs; ++c) {
+        Store(to + r * stride + c * kLanes, sums[r][c]);
+      }
+    }
+  }
+};
+
+// scores[r * kTile + j] = q_r . key j of a panel. Sums of a tree's left sides wait in memory. This
+// and AddChunks are functions of their own, since inlined into a large one GCC 12 spills registers
+// in their innermost loops.
+template <size_t kRows, size_t kNumSums>
+[[gnu::noinline]] void ScorePanel(const float* panel, const SumOrder& order, const float* q,
+                                  size_t q_stride, float* scores) {
+  constexpr size_t kWidth = kPanelVecs * kLanes;
+  alignas(64) float waiting[5][kRows * kWidth];
+  size_t num_waiting = 0;
+  PanelSums<kRows> sums;
+  size_t begin = 0;
+  for (size_t n = 0; n < kNumSums; ++n) {
+    sums.SetZero();
+    sums.AddProducts(panel, order.elements, begin, order.ends[n], q, q_stride);
+    begin = order.ends[n];
+    for (size_t bits = n; bits % 2 != 0; bits /= 2) sums.AddSums(waiting[--num_waiting]);
+    if (n + 1 < kNumSums) sums.StoreSums(waiting[num_waiting++], kWidth);
+  }
+  sums.StoreSums(scores, kTile);
 }
 
 // out_r = out_r * rescale[r] + sum over tokens [begin, end) of weights[r][j] * chunk[j].
@@ -130,8 +187,9 @@ inline void AddChunk(const float* chunk, int begin, int end, const float* weight
 }
 
 template <size_t kRows>
-inline void AddChunks(const float* values, size_t num_elements, int begin, int end,
-                      const float* weights, const float* rescale, float* out, size_t out_stride) {
+[[gnu::noinline]] void AddChunks(const float* values, size_t num_elements, int begin, int end,
+                                 const float* weights, const float* rescale, float* out,
+                                 size_t out_stride) {
   for (size_t i = 0; i < num_elements;) {
     const size_t chunk = ChunkElements(num_elements - i);
     const float* const from = values + i * kTile;
@@ -168,15 +226,16 @@ inline bool SeesAny(const BlockMask& mask, size_t r) {
 }
 
 // Folds one packed tile into the states of a block of rows.
-void AttendPackedTile(const BlockScratch& scratch, const BlockMask& mask, size_t num_keys,
-                      bool finite_values, const float* q, size_t q_stride, size_t num_rows,
-                      size_t k_elements, size_t v_elements, const LogitSpec& logit,
+template <size_t kNumSums>
+void AttendPackedTile(const BlockScratch& scratch, const SumOrder& order, const BlockMask& mask,
+                      size_t num_keys, bool finite_values, const float* q, size_t q_stride,
+                      size_t num_rows, size_t k_elements, size_t v_elements, const LogitSpec& logit,
                       const StateRows& states) {
   for (size_t j = 0; j < num_keys; j += kPanel) {
     ForEachRowTile(num_rows, [&]<size_t kRows>(size_t r) {
       if (!SeesAny<kRows>(mask, r)) return;
-      ScorePanel<kRows>(scratch.keys + j * k_elements, k_elements, q + r * q_stride, q_stride,
-                        scratch.weights + r * kTile + j);
+      ScorePanel<kRows, kNumSums>(scratch.keys + j * k_elements, order, q + r * q_stride, q_stride,
+                                  scratch.weights + r * kTile + j);
     });
   }
   const int all = static_cast<int>(num_keys);
@@ -221,52 +280,65 @@ inline TokenRange SeenByAny(const uint32_t* lo, const uint32_t* hi, size_t num_r
   return {begin, end < num_tokens ? end : num_tokens};
 }
 
-// Fills `mask` for tile [first, first + num_keys). Returns whether any row sees any of it.
-inline bool MaskTile(const uint32_t* lo, const uint32_t* hi, size_t num_rows, size_t first,
-                     size_t num_keys, BlockMask* mask) {
-  const auto clamp = [&](size_t token) {
-    return token <= first ? 0 : token >= first + num_keys ? num_keys : token - first;
+// Fills `mask` for some tokens of a tile. Returns whether any row sees any of them.
+inline bool MaskTile(const uint32_t* lo, const uint32_t* hi, size_t num_rows, const TileRows& rows,
+                     BlockMask* mask) {
+  const size_t last = rows.first + (rows.end - rows.begin);
+  const auto place = [&](size_t token) {
+    return token <= rows.first ? rows.begin
+           : token >= last     ? rows.end
+                               : rows.begin + (token - rows.first);
   };
   bool any = false;
   for (size_t r = 0; r < num_rows; ++r) {
-    mask->begin[r] = lo ? static_cast<int>(clamp(lo[r])) : 0;
-    mask->end[r] = static_cast<int>(hi ? clamp(hi[r]) : num_keys);
+    mask->begin[r] = static_cast<int>(lo ? place(lo[r]) : rows.begin);
+    mask->end[r] = static_cast<int>(hi ? place(hi[r]) : rows.end);
     any |= mask->begin[r] < mask->end[r];
   }
   return any;
 }
 
 template <typename T>
-void AttendBlockTyped(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                      size_t q_stride, size_t num_q_rows, const uint32_t* lo, const uint32_t* hi,
-                      const LogitSpec& logit, const StateRows& states, float* scratch_floats) {
+void AttendBlockTyped(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                      const float* q, size_t q_stride, size_t num_q_rows, const uint32_t* lo,
+                      const uint32_t* hi, const LogitSpec& logit, const StateRows& states,
+                      float* scratch_floats) {
   const RunRows<T> keys = {static_cast<const T*>(k.data), k.stride};
   const RunRows<T> values = {static_cast<const T*>(v.data), v.stride};
   const BlockScratch scratch = {scratch_floats, scratch_floats + k.num_elements * kTile,
                                 scratch_floats + (k.num_elements + v.num_elements) * kTile};
+  SumOrder order;
+  FindSumOrder<T>(k.num_elements, &order);
   for (size_t row = 0; row < num_q_rows; row += kBlockRows) {
     const size_t left = num_q_rows - row;
     const size_t num_rows = left < kBlockRows ? left : kBlockRows;
     const uint32_t* const row_lo = lo ? lo + row : nullptr;
     const uint32_t* const row_hi = hi ? hi + row : nullptr;
     const TokenRange seen = SeenByAny(row_lo, row_hi, num_rows, num_tokens);
-    for (size_t first = seen.begin / kTile * kTile; first < seen.end; first += kTile) {
-      const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
+    // Places count from the begin of the tile that holds token 0.
+    const size_t end_place = first_key + num_tokens;
+    for (size_t tile = (first_key + seen.begin) / kTile * kTile; tile < first_key + seen.end;
+         tile += kTile) {
+      const size_t begin = tile < first_key ? first_key : tile;
+      const TileRows rows = {begin - first_key, begin - tile,
+                             end_place - tile < kTile ? end_place - tile : kTile};
       BlockMask mask;
-      if (!MaskTile(row_lo, row_hi, num_rows, first, num_keys, &mask)) continue;
-      PackKeys(keys, first, num_keys, k.num_elements, scratch.keys);
-      const bool finite = PackValues(values, first, num_keys, v.num_elements, scratch.values);
-      AttendPackedTile(scratch, mask, num_keys, finite, q + row * q_stride, q_stride, num_rows,
-                       k.num_elements, v.num_elements, logit, StatesAt(states, row));
+      if (!MaskTile(row_lo, row_hi, num_rows, rows, &mask)) continue;
+      PackKeys(keys, rows, k.num_elements, order, scratch.keys);
+      const bool finite = PackValues(values, rows, v.num_elements, scratch.values);
+      AttendPackedTile<kSumsOfProduct<T>>(scratch, order, mask, rows.end, finite,
+                                          q + row * q_stride, q_stride, num_rows, k.num_elements,
+                                          v.num_elements, logit, StatesAt(states, row));
     }
   }
 }
 
-void AttendBlock(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                 size_t q_stride, size_t num_q_rows, const uint32_t* lo, const uint32_t* hi,
-                 const LogitSpec& logit, const StateRows& states, void* scratch) {
+void AttendBlock(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                 const float* q, size_t q_stride, size_t num_q_rows, const uint32_t* lo,
+                 const uint32_t* hi, const LogitSpec& logit, const StateRows& states,
+                 void* scratch) {
   WithElement(k.dtype, [&]<typename T>() {
-    AttendBlockTyped<T>(k, v, num_tokens, q, q_stride, num_q_rows, lo, hi, logit, states,
+    AttendBlockTyped<T>(k, v, first_key, num_tokens, q, q_stride, num_q_rows, lo, hi, logit, states,
                         static_cast<float*>(scratch));
   });
 }

@@ -1,13 +1,14 @@
 // Exact attention of many q rows over a run of tokens: prefill. A blocked matrix product, bound by
 // arithmetic, where attend.h is bound by memory.
 //
-// Shapes:  as in attend.h. For a kv head, the q rows are those of all its q heads and all new
-//          tokens, in any order; rows that see alike should be neighbours (token-major).
+// Shapes:  as in attend.h, and so first_key. For a kv head, the q rows are those of all its q heads
+//          and all new tokens, in any order; rows that see alike should be neighbours
+//          (token-major).
 // Mask:    q row r sees tokens [lo[r], hi[r]) of the run; lo = null means 0, hi = null means
 //          num_tokens. Causal, sliding window and prefix masks are all of this form. An empty range
 //          is legal. Tiles that no row of a block sees are not computed.
 // Scratch: caller-owned, 64-byte aligned, AttendBlockScratchBytes() bytes; holds nothing after.
-// Bits:    the result depends on the order of calls and on nothing else.
+// Bits:    as in attend.h.
 // Errors:  none; sizes and alignment are preconditions. See attention_state.h for NaN and inf.
 // Threads: stateless; concurrent calls must not share states or scratch.
 // Source:  FlashAttention-2 (arXiv:2307.08691) Alg. 1; register tiles as in BLIS.
@@ -27,9 +28,10 @@ size_t AttendBlockScratchBytes(size_t head_dim, size_t v_head_dim);
 
 // Folds the tokens that each row sees into its state.
 // REQUIRES: lo[r] <= num_tokens, hi[r] <= num_tokens (lo[r] >= hi[r] is an empty range).
-void AttendBlock(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                 size_t q_stride, size_t num_q_rows, const uint32_t* lo, const uint32_t* hi,
-                 const LogitSpec& logit, const StateRows& states, void* scratch);
+void AttendBlock(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                 const float* q, size_t q_stride, size_t num_q_rows, const uint32_t* lo,
+                 const uint32_t* hi, const LogitSpec& logit, const StateRows& states,
+                 void* scratch);
 
 }  // namespace attndb::kernels
 

@@ -8,7 +8,6 @@
 
 namespace attndb::kernels {
 
-inline constexpr size_t kBlockTile = 64;  // Tokens packed at a time.
 // Q rows worked on at a time: with d = 128, q and out are 1 KB a row, 240 KB of L2. Each block
 // packs every tile again, which costs 2 % at this size.
 inline constexpr size_t kBlockRows = 240;

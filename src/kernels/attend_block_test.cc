@@ -60,7 +60,7 @@ class AttendBlockTest : public IsaTest {
     const size_t scratch_bytes = AttendBlockScratchBytes(k_elements, v_elements);
     AlignedFloats scratch(scratch_bytes / sizeof(float));
     States states(num_rows, v_elements);
-    AttendBlock(k.view(), v.view(), num_tokens, q.data(), q.stride(), num_rows,
+    AttendBlock(k.view(), v.view(), 0, num_tokens, q.data(), q.stride(), num_rows,
                 mask ? mask->lo.data() : nullptr, mask ? mask->hi.data() : nullptr,
                 SpecFor(k_elements, soft_cap), states.rows, scratch.data());
     states.Finish();
@@ -164,7 +164,7 @@ TEST_P(AttendBlockTest, AgreesWithDecode) {
   const TestQueries q(8, 128, &random_, 2.0f);
   const States block = Run(k, v, 300, q, 8, nullptr);
   States rows(8, 128);
-  AttendRows(k.view(), v.view(), 300, q.data(), q.stride(), 8, SpecFor(128), rows.rows);
+  AttendRows(k.view(), v.view(), 0, 300, q.data(), q.stride(), 8, SpecFor(128), rows.rows);
   rows.Finish();
   for (size_t i = 0; i < 8 * 128; ++i) ASSERT_NEAR(block.out[i], rows.out[i], 3e-6);
 }

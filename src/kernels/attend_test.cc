@@ -28,7 +28,7 @@ class AttendTest : public IsaTest {
     const TestQueries q(group, head_dim, &random_, 2.0f);
     const LogitSpec logit = SpecFor(head_dim, soft_cap);
     States states(group, v.view().num_elements);
-    AttendRows(k.view(), v.view(), num_tokens, q.data(), q.stride(), group, logit, states.rows);
+    AttendRows(k.view(), v.view(), 0, num_tokens, q.data(), q.stride(), group, logit, states.rows);
     states.Finish();
     for (size_t r = 0; r < group; ++r) {
       ExpectNear(states, r,
@@ -125,15 +125,15 @@ TEST_P(AttendTest, AnySplitMergesToOnePass) {
   const TestRows v(DType::kBFloat16, n, 80, false, &random_);
   const TestQueries q(5, 80, &random_, 3.0f);
   States whole(5, 80);
-  AttendRows(k.view(), v.view(), n, q.data(), q.stride(), 5, SpecFor(80), whole.rows);
+  AttendRows(k.view(), v.view(), 0, n, q.data(), q.stride(), 5, SpecFor(80), whole.rows);
   whole.Finish();
   for (const size_t split : Sizes{0, 1, 64, 150, 299, 300}) {
     States left(5, 80), right(5, 80);
     RowsView k_right = k.view(), v_right = v.view();
     k_right.data = static_cast<const uint16_t*>(k_right.data) + split * k_right.stride;
     v_right.data = static_cast<const uint16_t*>(v_right.data) + split * v_right.stride;
-    AttendRows(k.view(), v.view(), split, q.data(), q.stride(), 5, SpecFor(80), left.rows);
-    AttendRows(k_right, v_right, n - split, q.data(), q.stride(), 5, SpecFor(80), right.rows);
+    AttendRows(k.view(), v.view(), 0, split, q.data(), q.stride(), 5, SpecFor(80), left.rows);
+    AttendRows(k_right, v_right, 0, n - split, q.data(), q.stride(), 5, SpecFor(80), right.rows);
     MergeStates(right.rows, left.rows, 5, 80);
     left.Finish();
     for (size_t r = 0; r < 5; ++r) {
@@ -166,7 +166,7 @@ TEST_P(AttendTest, LargeLogitsNeitherOverflowNorLosePrecision) {
   const TestQueries q(1, 64, &random_, 400.0f);  // Logits of hundreds.
   const LogitSpec logit = SpecFor(64);
   States states(1, 64);
-  AttendRows(k.view(), v.view(), 200, q.data(), q.stride(), 1, logit, states.rows);
+  AttendRows(k.view(), v.view(), 0, 200, q.data(), q.stride(), 1, logit, states.rows);
   states.Finish();
   const auto expected = reference::Attend(k.view(), v.view(), FirstTokens(200), q.data(), logit);
   EXPECT_NEAR(states.lse[0], expected.lse, 1e-3);
@@ -184,7 +184,7 @@ class AttendSpecialTest : public AttendTest {
     for (size_t i = 0; i < 32; ++i) q.row(0)[i] = 1.0f;
     change(&k, &v, &q);
     States states(1, 32);
-    AttendRows(k.view(), v.view(), 70, q.data(), q.stride(), 1, SpecFor(32), states.rows);
+    AttendRows(k.view(), v.view(), 0, 70, q.data(), q.stride(), 1, SpecFor(32), states.rows);
     states.Finish();
     return states;
   }
@@ -244,7 +244,7 @@ TEST(AttendAcrossIsas, ResultsAgree) {
   for (const Isa isa : kAllIsas) {
     if (!ForceIsa(isa)) continue;
     States states(4, 128);
-    AttendRows(k.view(), v.view(), 333, q.data(), q.stride(), 4, SpecFor(128), states.rows);
+    AttendRows(k.view(), v.view(), 0, 333, q.data(), q.stride(), 4, SpecFor(128), states.rows);
     states.Finish();
     if (isa == Isa::kScalar)
       first = std::move(states);

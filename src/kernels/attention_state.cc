@@ -63,7 +63,7 @@ void FinishStates(const StateRows& states, size_t num_rows, size_t v_head_dim, f
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     const float* const from = states.out + r * states.out_stride;
     float* const to = out + r * out_stride;
-    for (size_t i = 0; i < v_head_dim; ++i) to[i] = from[i] * inverse;
+    for (size_t i = 0; i < v_head_dim; ++i) to[i] = from[i] * inverse + 0.0f;  // -0 becomes +0.
     if (lse != nullptr) lse[r] = sum == 0.0f ? kEmptyMax : states.max[r] + std::log(sum);
   }
 }

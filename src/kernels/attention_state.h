@@ -55,7 +55,8 @@ void AddToDenominators(const float* logits, const StateRows& states, size_t num_
                        size_t v_head_dim);
 
 // out = softmax-weighted mean of v, lse = natural log of the sum of exp(logit); the empty set gives
-// zeros and -inf. `out` may be states.out (with its stride); `lse` [num_rows] may be null.
+// zeros and -inf; a zero of `out` is never -0. `out` may be states.out (with its stride); `lse`
+// [num_rows] may be null.
 // v_head_dim: elements to write, padded or not.
 void FinishStates(const StateRows& states, size_t num_rows, size_t v_head_dim, float* out,
                   size_t out_stride, float* lse);

@@ -2,6 +2,10 @@
 //
 // A key is loaded and widened once for all q rows of a pass. Partial sums stay in registers and
 // four of them are reduced together (StoreSums4).
+//
+// Bits:    a product is summed in an order of the element type's own, whatever the rows beside it
+//          and however many: each lane sums its elements from the first on, and lanes are added in
+//          one tree. AttendBlock sums in the same order (sum_order-inl.h).
 // Source: register tiles as in BLIS, with the roles of a memory-bound product: keys stream, q
 //         stays.
 #ifndef ATTNDB_KERNELS_DOT_INL_H_
@@ -15,7 +19,7 @@ namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
 // Keys of a tile; its scores lie in L1 between the phases.
-inline constexpr size_t kTile = 64;
+inline constexpr size_t kTile = kKeysPerTile;
 // How far ahead listed rows are fetched; a core has a few dozen lines under way. That is half as
 // far as for a run (StreamAheadBytes) where memory is fast.
 inline constexpr size_t kListedPrefetchBytes = 4096;
@@ -145,15 +149,16 @@ template <size_t kRows, typename Group>
 void DotQuads(const Group& keys, const float* q, size_t q_stride, size_t num_elements,
               float* scores);
 
-// Whether a pass of kRows rows takes keys by quads, which pays off from three rows on.
-template <size_t kRows, typename T>
+// Whether keys are taken by quads: for all numbers of rows, so that they sum in one order, though
+// it is from three rows on that it takes less time.
+template <typename T>
 constexpr bool UseQuads() {
-  return kHasQuads && kRows >= 3 && sizeof(T) == 2;
+  return kHasQuads && sizeof(T) == 2;
 }
 
 // Floats of q that meet a row of keys: with quads 4 for each element, in steps of 32 elements.
 template <bool kQuads>
-inline size_t QueryStride(size_t num_elements) {
+constexpr size_t QueryStride(size_t num_elements) {
   return kQuads ? 4 * ((num_elements + 31) / 32 * 32) : num_elements;
 }
 
@@ -162,9 +167,10 @@ inline size_t PairedElements(size_t num_elements) {
   return num_elements / (2 * kLanes) * (2 * kLanes);
 }
 
-template <bool kQuads, typename T>
+template <typename T>
 [[gnu::noinline]] void PrepareQueries(const float* q, size_t q_stride, size_t num_rows,
                                       size_t num_elements, float* lanes) {
+  constexpr bool kQuads = UseQuads<T>();
   for (size_t r = 0; r < num_rows; ++r, q += q_stride) {
     float* const to = lanes + r * QueryStride<kQuads>(num_elements);
     if constexpr (kQuads) {
@@ -223,18 +229,13 @@ inline void DotKeys(const Group& keys, const float* q, size_t num_elements, floa
 }
 
 // scores[r * kTile + j] = q_r . keys[j] for two keys, where registers are few: a part of q is
-// loaded once for both keys, and there are at least eight sums (even and odd vectors have their
-// own, for three rows), enough to keep two FMA units busy.
+// loaded once for both keys.
 template <size_t kRows, typename Group>
 inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_elements,
                        float* scores) {
-  constexpr size_t kSets = kRows == 3 ? 2 : 1;
-  Vec sums[kSets][kRows][2];
+  Vec sums[kRows][2];
 #pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (size_t set = 0; set < kSets; ++set) sums[set][r][0] = sums[set][r][1] = Zero();
-  }
+  for (size_t r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = Zero();
   size_t i = 0;
   for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
     if (StartsLine<typename Group::Element>(i)) {
@@ -247,8 +248,8 @@ inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_e
 #pragma GCC unroll 16
       for (size_t r = 0; r < kRows; ++r) {
         const Vec q_part = Once(Load(q + r * num_elements + i + kHalf * kLanes));
-        sums[kHalf % kSets][r][0] = Fma(q_part, key0, sums[kHalf % kSets][r][0]);
-        sums[kHalf % kSets][r][1] = Fma(q_part, key1, sums[kHalf % kSets][r][1]);
+        sums[r][0] = Fma(q_part, key0, sums[r][0]);
+        sums[r][1] = Fma(q_part, key1, sums[r][1]);
       }
     };
     add.template operator()<0>();
@@ -259,22 +260,15 @@ inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_e
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
       const Vec q_part = Once(Load(q + r * num_elements + i));
-      sums[0][r][0] = Fma(q_part, key0, sums[0][r][0]);
-      sums[0][r][1] = Fma(q_part, key1, sums[0][r][1]);
-    }
-  }
-#pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
-    if constexpr (kSets == 2) {
-      sums[0][r][0] = Add(sums[0][r][0], sums[1][r][0]);
-      sums[0][r][1] = Add(sums[0][r][1], sums[1][r][1]);
+      sums[r][0] = Fma(q_part, key0, sums[r][0]);
+      sums[r][1] = Fma(q_part, key1, sums[r][1]);
     }
   }
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; r += 2) {
     const size_t next = r + 1 < kRows ? r + 1 : r;
     float four[4];
-    StoreSums4(sums[0][r][0], sums[0][r][1], sums[0][next][0], sums[0][next][1], four);
+    StoreSums4(sums[r][0], sums[r][1], sums[next][0], sums[next][1], four);
     __builtin_memcpy(scores + r * kTile + j, four, 2 * sizeof(float));
     __builtin_memcpy(scores + next * kTile + j, four + 2, 2 * sizeof(float));
   }
@@ -287,7 +281,7 @@ template <size_t kRows, typename Rows>
 [[gnu::noinline]] void DotTile(const Rows& keys, size_t first, size_t num_keys, const float* q,
                                size_t num_elements, bool prefetch, float* scores) {
   using T = typename Rows::Element;
-  constexpr bool kQuads = UseQuads<kRows, T>();
+  constexpr bool kQuads = UseQuads<T>();
   constexpr bool kEight = kQuads || (kLanes > 4 && kRows == 1) || (kManyRegisters && kRows < 4);
   constexpr size_t kKeys = kEight ? 8 : 4;
   const size_t distance = prefetch ? Rows::RowsAhead(kRows, num_elements * sizeof(T)) : 0;

@@ -25,9 +25,9 @@ namespace attndb::kernels {
 
 // attend.h, score.h: for a run of rows, and for the rows that `indices` list.
 struct AttendKernels {
-  void (*attend)(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
-                 const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
-                 const StateRows& states);
+  void (*attend)(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t first_key,
+                 size_t num_tokens, const float* q, size_t q_stride, size_t num_q_rows,
+                 const LogitSpec& logit, const StateRows& states);
   void (*attend_scored)(const float* scores, size_t scores_stride, size_t num_q_rows,
                         const RowsView& v, const uint32_t* indices, size_t num_tokens,
                         const LogitSpec& logit, const StateRows& states);
@@ -37,9 +37,10 @@ struct AttendKernels {
 
 // attend_block.h
 struct AttendBlockKernels {
-  void (*attend_block)(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
-                       size_t q_stride, size_t num_q_rows, const uint32_t* lo, const uint32_t* hi,
-                       const LogitSpec& logit, const StateRows& states, void* scratch);
+  void (*attend_block)(const RowsView& k, const RowsView& v, size_t first_key, size_t num_tokens,
+                       const float* q, size_t q_stride, size_t num_q_rows, const uint32_t* lo,
+                       const uint32_t* hi, const LogitSpec& logit, const StateRows& states,
+                       void* scratch);
 };
 
 // select.h, score_blocks.h

@@ -20,6 +20,9 @@ inline constexpr size_t kRowAlignBytes = 32;
 // Largest padded row that kernels take: Gemma's 256 with room to spare.
 inline constexpr size_t kMaxRowElements = 1024;
 
+// Tokens that attention folds at a time.
+inline constexpr size_t kKeysPerTile = 64;
+
 // Elements of a stored row of `head_dim`: the next multiple of 16.
 constexpr size_t RowElements(size_t head_dim) {
   return (head_dim + kRowMultiple - 1) / kRowMultiple * kRowMultiple;

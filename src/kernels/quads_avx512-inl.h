@@ -3,7 +3,7 @@
 // A quad is 32 elements of four keys as eight vectors, each with the same few dims of all four.
 // Sums of products then end up with four lanes a key instead of sixteen: a quarter of the
 // reductions, and widening costs one instruction a vector. That is what groups of three q rows and
-// more are bound by.
+// more are bound by; fewer are bound by memory.
 //
 // TransposePairs works on pairs of elements (32 bits); WidenPairs makes vectors 2s and 2s + 1 of
 // word s; QuadDim tells which of the 32 dims lane `lane` of vector `v` holds.
@@ -96,16 +96,15 @@ inline void SpreadQuery(const float* q, size_t num_elements, float* lanes) {
   }
 }
 
-// Independent sums of a row and a quad: an FMA takes four cycles and two start in each, so eight
-// sums would be just enough if nothing ever stalled.
-template <size_t kRows>
-inline constexpr size_t kQuadSets = kRows <= 4 ? 2 : 1;
+// The lanes of a quad's first key. FMAs sum each of them; the four sums of a key are then added in
+// one tree (StoreQuadSums): those of lanes 0 and 2, those of lanes 1 and 3, and both.
+constexpr int QuadLane(const BFloat16*, int i) { return 4 * i; }
+constexpr int QuadLane(const Float16*, int i) { return i / 2 * 8 + i % 2; }
 
 // One step of DotQuads: 32 elements of two quads, or 16 at the end of a row.
 template <size_t kRows, bool kHalf, typename Group>
 [[gnu::always_inline]] inline void AddQuads(const Group& keys, size_t i, const float* q,
-                                            size_t q_stride,
-                                            Vec (&sums)[kQuadSets<kRows>][kRows][2]) {
+                                            size_t q_stride, Vec (&sums)[kRows][2]) {
   Words quad0[4], quad1[4];
 #pragma GCC unroll 16
   for (size_t j = 0; j < 4; ++j) {
@@ -123,12 +122,11 @@ template <size_t kRows, bool kHalf, typename Group>
     Prefetch(keys.Ahead(2 * s + 1) + i);
 #pragma GCC unroll 16
     for (size_t h = 0; h < 2; ++h) {
-      constexpr size_t kSets = kQuadSets<kRows>;
 #pragma GCC unroll 16
       for (size_t r = 0; r < kRows; ++r) {
         const Vec q_part = Once(Load(q + r * q_stride + 4 * i + (2 * s + h) * kLanes));
-        sums[h % kSets][r][0] = Fma(q_part, key0[h], sums[h % kSets][r][0]);
-        sums[h % kSets][r][1] = Fma(q_part, key1[h], sums[h % kSets][r][1]);
+        sums[r][0] = Fma(q_part, key0[h], sums[r][0]);
+        sums[r][1] = Fma(q_part, key1[h], sums[r][1]);
       }
     }
   }
@@ -138,27 +136,17 @@ template <size_t kRows, bool kHalf, typename Group>
 template <size_t kRows, typename Group>
 [[gnu::always_inline]] inline void DotQuads(const Group& keys, const float* q, size_t q_stride,
                                             size_t num_elements, float* scores) {
-  Vec sums[kQuadSets<kRows>][kRows][2];
+  Vec sums[kRows][2];
 #pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (size_t set = 0; set < kQuadSets<kRows>; ++set) sums[set][r][0] = sums[set][r][1] = Zero();
-  }
+  for (size_t r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = Zero();
   size_t i = 0;
   for (; i + 32 <= num_elements; i += 32) AddQuads<kRows, false>(keys, i, q, q_stride, sums);
   if (i < num_elements) AddQuads<kRows, true>(keys, i, q, q_stride, sums);
-  if constexpr (kQuadSets<kRows> == 2) {
-#pragma GCC unroll 16
-    for (size_t r = 0; r < kRows; ++r) {
-      sums[0][r][0] = Add(sums[0][r][0], sums[1][r][0]);
-      sums[0][r][1] = Add(sums[0][r][1], sums[1][r][1]);
-    }
-  }
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; r += 2) {
     const size_t next = r + 1 < kRows ? r + 1 : r;
-    StoreQuadSums(keys[0], sums[0][r][0], sums[0][r][1], sums[0][next][0], sums[0][next][1],
-                  scores + r * kTile, scores + next * kTile);
+    StoreQuadSums(keys[0], sums[r][0], sums[r][1], sums[next][0], sums[next][1], scores + r * kTile,
+                  scores + next * kTile);
   }
 }
 

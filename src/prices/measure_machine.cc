@@ -93,7 +93,7 @@ class Bench {
       kernels::InitStates(States(), group, kDim);
       return Best(
           [&] {
-            kernels::AttendRows(RowsAt(k), RowsAt(k + n * kRowBytes), n, q_.data(), kDim, group,
+            kernels::AttendRows(RowsAt(k), RowsAt(k + n * kRowBytes), 0, n, q_.data(), kDim, group,
                                 {0.1f}, States());
           },
           static_cast<double>(n), 1);
