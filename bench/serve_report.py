@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the table of docs/serving.md of bench/results/serve.json: what stands between its marks.
+"""Makes the table of docs/serving.md of bench/results/serve.json, and of what a long run under kills
+counted (docs/testing.md): what stands between its marks.
 
     bench/serve_report.py            rewrites it
     bench/serve_report.py --check    fails if the page is not that of the results
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/serving.md"
 RESULTS = ROOT / "bench/results/serve.json"
+LONG_RUNS = ROOT / "docs/testing.md"
 BEGIN, END = "<!-- serve -->\n", "<!-- /serve -->"
 PEER = "llama-server"
 
@@ -107,6 +110,17 @@ PARTS: dict[str, Callable[[Figures], list[Row]]] = {
     "round_robin": round_robin, "connections": connections, "start": start}
 
 
+def kills(long_runs: str) -> list[Row]:
+    """Of the line that scripts/test_long.sh wrote: only a run that found no fault writes one."""
+    line = re.search(r"^\| server \| (\d.*?) \| .*\| ([\d,]+) \| (\S+) \| .* \|$", long_runs,
+                     re.MULTILINE)
+    if line is None:
+        return []
+    counts, _, commit = line.groups()
+    return [("half an hour of load with `kill -9` every 30 s: acknowledged turns that are lost, wrong "
+             "answers", "0, 0", f"0, 0: {counts} (commit {commit})", "", True)]
+
+
 def flags(figures: Figures) -> str:
     """llama-server's, of which the fastest are chosen."""
     found = [f"`{flag}` {figures[f'{flag}/together']:.1f} tokens/s, "
@@ -116,13 +130,18 @@ def flags(figures: Figures) -> str:
             f"the time to read one: {'; '.join(found)}.")
 
 
+def line_of(row: Row) -> str:
+    what, wanted, ours, theirs, fine = row
+    return f"| {what} | {wanted} | {ours} | {theirs} | {'met' if fine else '**MISSED**'} |"
+
+
 def source(name: str, part: dict[str, Any]) -> str:
     machine = part["machine"]
     return (f"{name} ({machine['cpu']}, {machine['cpus']} cores, Linux {machine['kernel']}, "
             f"commit {part['commit']})")
 
 
-def report(results: dict[str, Any]) -> str:
+def report(results: dict[str, Any], long_runs: str = "") -> str:
     lines = ["| what | should be | attndb | llama-server | |", "| --- | --- | --- | --- | --- |"]
     sources, missing = [], []
     for name, rows in PARTS.items():
@@ -135,9 +154,10 @@ def report(results: dict[str, Any]) -> str:
             missing.append(f"{name} (without {figure.args[0]})")
             continue
         sources.append(source(name, results[name]))
-        for what, wanted, ours, theirs, fine in found:
-            verdict = "met" if fine else "**MISSED**"
-            lines.append(f"| {what} | {wanted} | {ours} | {theirs} | {verdict} |")
+        lines += map(line_of, found)
+    lines += map(line_of, kills(long_runs))
+    if not kills(long_runs):
+        missing.append("kills under load")
     if "flags" in results:
         sources.append(source("flags", results["flags"]))
         lines += ["", flags(results["flags"]["figures"])]
@@ -156,7 +176,9 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
-    made = before + BEGIN + report(json.loads(RESULTS.read_text(encoding="utf-8"))) + END + after
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    long_runs = LONG_RUNS.read_text(encoding="utf-8")
+    made = before + BEGIN + report(results, long_runs) + END + after
     if args.check:
         sys.exit(0 if made == page else f"{PAGE} is not that of {RESULTS}: bench/serve_report.py")
     PAGE.write_text(made, encoding="utf-8")

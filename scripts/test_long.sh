@@ -125,4 +125,5 @@ for part in "$@"; do
   start=$SECONDS
   ( set -euo pipefail; "$part" ) 2>&1 | tee "build/long/$part.log"
   python3 -B scripts/long_runs.py "$part" "build/long/$part.log" --seconds $((SECONDS - start))
+  if [[ $part == server ]]; then python3 -B bench/serve_report.py; fi  # It has a line of this.
 done

@@ -81,16 +81,17 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
   turn->CountWith([service, tenant = call.rules.tenant](uint64_t num_tokens) {
     service->admission->Count(tenant, num_tokens, MonotonicSeconds());
   });
+  const auto begin = [=](MemoryGate::Place place) {
+    if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
+    turn->Hold(std::move(place));
+    if (!is_unread) return AddTurn(service, turn);
+    service->run_loading(call, [service, turn] {
+      if (!turn->cancelled()) service->conversations->Load(turn->session());
+      AddTurn(service, turn);
+    });
+  };
   ATTNDB_RETURN_IF_ERROR(
-      service->gate->Enter(BytesOf(*service, *turn), [=](MemoryGate::Place place) {
-        if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
-        turn->Hold(std::move(place));
-        if (!is_unread) return AddTurn(service, turn);
-        service->run_loading(call, [service, turn] {
-          if (!turn->cancelled()) service->conversations->Load(turn->session());
-          AddTurn(service, turn);
-        });
-      }));
+      service->gate->Enter(BytesOf(*service, *turn), begin, [turn] { return turn->cancelled(); }));
   Call ended = call;
   ended.responder.reset();  // It holds this.
   ended.place.reset();
@@ -100,6 +101,7 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     gone->Cancel();
     ++service->metrics->num_cancelled;
     NoteEnd(service, ended, {.status = kClientGone});
+    service->gate->LookForGone();
     service->scheduler->Wake();
   });
   return Status::Ok();

@@ -27,8 +27,8 @@ struct DBOptions {
   // An Attend of more rows than this runs `full`: prefill is exact.
   uint32_t dense_query_tokens = 64;
   // Threads of one Attend call (AttendPart runs on the caller's), at most kMaxThreads; 0 = all
-  // cores that the process may use. Sums are cut by their number, so that the last bits of a result
-  // depend on it.
+  // cores that the process may use. Plans that search cut their sums by their number, so that the
+  // last bits of a result depend on it; those of `full` do not.
   uint32_t num_threads = 0;
   // Bytes that the DB and its sessions may hold in memory: K and V, sampled q, what is derived from
   // them, and scratch. 0 = three quarters of what is free at open, of the machine and of the

@@ -11,11 +11,12 @@
 //          logit = scale * (q . k).
 // Errors:  a call that fails on its arguments changes nothing. A step that fails in the middle
 //          leaves layers of unequal length: then only Crop, Reset and destruction are legal.
-// Bits:    what a row gets under `full` is a function of its q and of the K and V that it sees: not
-//          of how a prompt is cut into steps, of the rows and sessions beside it, of the number of
-//          threads, or of where K and V lie. (It is of the CPU's instruction set, and of how
-//          contexts that are attended to side by side are put together.) Plans that search choose
-//          alike whatever their neighbours, and sum by the number of threads.
+// Bits:    what a row gets under `full` is a function of its q, of the K and V that it sees and of
+//          their tokens' numbers in the session: not of how a prompt is cut into steps, of the rows
+//          and sessions beside it, of the number of threads, or of where K and V lie. (It is of the
+//          instruction set, of DropOldest, and of how contexts that are attended to side by side
+//          are put together.) Plans that search do not depend on their neighbours either, but sum
+//          by the number of threads and by where stored runs end.
 // Threads: one thread at a time, but for AttendPart. The DB may be used by other threads meanwhile.
 #ifndef ATTNDB_SESSION_H_
 #define ATTNDB_SESSION_H_

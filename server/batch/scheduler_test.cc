@@ -45,8 +45,13 @@ class SchedulerTest : public BatchTest {
     ASSERT_TRUE(blocking->AwaitStart());
   }
   // Keeps a conversation whose store lacks room, and waits for a Compact that does not go on until
-  // `compact_goes_on_` is set.
+  // `compact_goes_on_` is set. Nothing else merges what it finds.
   void StoreBehindACompact() {
+    conversations_.reset();
+    db_.reset();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(db_,
+                                DB::Open(directory_.File("store"), {.background_builds = false}));
+    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
     const std::vector<TokenId> tokens = Request("", 60, 5, Greedy(1)).prompt;
     for (const int64_t num_tokens : {20, 40, 60}) {
       const std::vector<TokenId> first(tokens.begin(), tokens.begin() + num_tokens);

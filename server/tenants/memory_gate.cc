@@ -19,6 +19,7 @@ struct MemoryGate::State : std::enable_shared_from_this<State> {
   struct Waiting {
     uint64_t bytes = 0;
     Go go;
+    std::function<bool()> is_gone;
     uint32_t num_overtakes = 0;  // By requests that came later.
   };
   using Queue = std::list<Waiting>;
@@ -53,6 +54,20 @@ struct MemoryGate::State : std::enable_shared_from_this<State> {
     }
     return ready;
   }
+  // Takes those off the queue who are gone. REQUIRES: mutex is held.
+  std::vector<std::function<void()>> TakeGone() {
+    std::vector<std::function<void()>> gone;
+    for (auto one = waiting.begin(); one != waiting.end();) {
+      if (!one->is_gone || !one->is_gone()) {
+        ++one;
+        continue;
+      }
+      const auto nothing = std::make_shared<int>(0);
+      gone.push_back([go = std::move(one->go), nothing] { go(nothing); });
+      one = waiting.erase(one);
+    }
+    return gone;
+  }
   void GiveBack(uint64_t bytes) {
     std::vector<std::function<void()>> ready;
     {
@@ -60,6 +75,9 @@ struct MemoryGate::State : std::enable_shared_from_this<State> {
       held_bytes -= bytes;
       ready = TakeReady();
     }
+    RunAll(std::move(ready));
+  }
+  void RunAll(std::vector<std::function<void()>> ready) const {
     for (std::function<void()>& one : ready) run(std::move(one));
   }
 
@@ -76,7 +94,7 @@ MemoryGate::MemoryGate(uint64_t limit_bytes, size_t max_waiting,
                        std::function<void(std::function<void()>)> run)
     : state_(std::make_shared<State>(limit_bytes, max_waiting, std::move(run))) {}
 
-Status MemoryGate::Enter(uint64_t bytes, Go go) {
+Status MemoryGate::Enter(uint64_t bytes, Go go, std::function<bool()> is_gone) {
   Place place;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -94,13 +112,26 @@ Status MemoryGate::Enter(uint64_t bytes, Go go) {
         return Status::ResourceExhausted(
             "too many requests wait for memory already; try again later");
       }
-      state_->waiting.push_back({.bytes = bytes, .go = std::move(go)});
+      state_->waiting.push_back(
+          {.bytes = bytes, .go = std::move(go), .is_gone = std::move(is_gone)});
       return Status::Ok();
     }
     place = state_->Take(bytes, state_->waiting.end());
   }
   go(std::move(place));
   return Status::Ok();
+}
+
+void MemoryGate::LookForGone() {
+  std::vector<std::function<void()>> gone;
+  std::vector<std::function<void()>> ready;
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    gone = state_->TakeGone();
+    if (!gone.empty()) ready = state_->TakeReady();
+  }
+  state_->RunAll(std::move(gone));
+  state_->RunAll(std::move(ready));
 }
 
 void MemoryGate::Close() {

@@ -7,6 +7,8 @@
 // Rule:    those that fit go first, in the order in which they came; those that do not fit yet are
 //          overtaken meanwhile, each by at most kMaxOvertakes that came after it. From then on none
 //          of these goes before it, whether it fits or not.
+// Gone:    whoever is gone asks for nothing any more: it goes at once, with a place of no bytes,
+//          and holds up nobody behind it.
 // Promise: what can never fit is refused at once; what is let through holds its bytes until its
 //          place is let go of; nobody waits for ever as long as every place is let go of some time.
 // Limits:  max_waiting.
@@ -46,9 +48,12 @@ class MemoryGate {
   MemoryGate(uint64_t limit_bytes, size_t max_waiting,
              std::function<void(std::function<void()>)> run);
 
-  // Calls `go` once, here or later. Errors: kInvalidArgument (more than there is in all);
-  // kResourceExhausted (max_waiting wait); kCancelled (it is closed). `go` is not called then.
-  Status Enter(uint64_t bytes, Go go);
+  // Calls `go` once, here or later. `is_gone`, which may be null, is asked under a lock. Errors:
+  // kInvalidArgument (more than there is in all); kResourceExhausted (max_waiting wait); kCancelled
+  // (it is closed). `go` is not called then.
+  Status Enter(uint64_t bytes, Go go, std::function<bool()> is_gone = nullptr);
+  // Lets those go who are gone, and whom they held up.
+  void LookForGone();
   // Lets those who wait know, here, and lets nobody in any more.
   void Close();
 

@@ -144,6 +144,35 @@ TEST_F(MemoryGateTest, WhoHasBeenOvertakenSoOftenIsNextWhoeverFits) {
   EXPECT_THAT(entered_, ElementsAre("large", "late", "last")) << "later waits, and is overtaken";
 }
 
+// As above, but that the large one's client goes.
+TEST_F(MemoryGateTest, WhoIsGoneWaitsForNothingAndHoldsUpNobody) {
+  MemoryGate gate(100, 8, run_);
+  bool is_gone = false;
+  ATTNDB_EXPECT_OK(Enter(&gate, "a", 50));
+  ATTNDB_EXPECT_OK(gate.Enter(
+      60,
+      [this](MemoryGate::Place place) {
+        entered_.push_back("large");
+        places_.push_back(std::move(place));
+      },
+      [&is_gone] { return is_gone; }));
+  for (uint32_t i = 0; i < MemoryGate::kMaxOvertakes; ++i) {
+    ATTNDB_EXPECT_OK(Enter(&gate, "small", 50));
+    places_.pop_back();
+  }
+  entered_.clear();
+  ATTNDB_EXPECT_OK(Enter(&gate, "late", 40));
+  gate.LookForGone();
+  RunAll();
+  EXPECT_THAT(entered_, IsEmpty()) << "it is not gone yet";
+  is_gone = true;
+  gate.LookForGone();
+  RunAll();
+  EXPECT_THAT(entered_, ElementsAre("large", "late"));
+  EXPECT_EQ(gate.num_waiting(), 0U);
+  EXPECT_EQ(gate.num_held_bytes(), 90U);
+}
+
 TEST_F(MemoryGateTest, WhoBeginsInOrderOvertakesNobody) {
   MemoryGate gate(100, 8, run_);
   ATTNDB_EXPECT_OK(Enter(&gate, "a", 100));

@@ -86,6 +86,28 @@ class PassCutsTest : public test::DBFixture,
     return outputs;
   }
 
+  void Append(Session* session, const Tokens& tokens) const {
+    for (LayerId layer = 0; layer < toy_.spec().num_layers(); ++layer) {
+      const LayerSpec& shape = toy_.spec().layers[layer];
+      const std::vector<float> k = toy_.Keys(layer, tokens, 0);
+      const std::vector<float> v = toy_.Values(layer, tokens, 0);
+      ATTNDB_ASSERT_OK(session->Append(layer, test::ViewOf(k, shape.num_kv_heads, shape.head_dim),
+                                       test::ViewOf(v, shape.num_kv_heads, shape.v_head_dim)));
+    }
+  }
+  // What the last `num_rows` tokens get in the first layer: [num_rows, num_q_heads, v_head_dim].
+  std::vector<float> Newest(Session* session, const Tokens& tokens, size_t num_rows) const {
+    const LayerSpec& shape = toy_.spec().layers[0];
+    const std::span<const TokenId> newest = std::span(tokens).last(num_rows);
+    const std::vector<float> q = toy_.Queries(0, newest, tokens.size() - num_rows);
+    std::vector<float> out(num_rows * shape.num_q_heads * shape.v_head_dim);
+    ATTNDB_EXPECT_OK(session->Attend(
+        0, test::ViewOf(q, shape.num_q_heads, shape.head_dim),
+        MutableTensorView::Contiguous(out.data(), DType::kFloat32, static_cast<int64_t>(num_rows),
+                                      shape.num_q_heads, shape.v_head_dim)));
+    return out;
+  }
+
   struct Row {
     Session* session;
     Tokens tokens;
@@ -203,6 +225,25 @@ TEST_P(PassCutsTest, NeighboursChangeNoBit) {
         num_new, &outputs);
   }
   EXPECT_EQ(outputs, all_at_once_);
+}
+
+// Beyond 32,768 tokens blocks of tokens grow (attention/token_blocks.h).
+TEST_P(PassCutsTest, ThreadsAndRowsChangeNoBitOfALongContext) {
+  constexpr size_t kLong = 34'000;
+  constexpr size_t kRows = 40;
+  const Tokens tokens = ToyModel::Tokens(kLong, 8);
+  std::optional<std::vector<float>> expected;
+  for (const uint32_t num_threads : {1u, 2u, 5u}) {
+    Open({.num_threads = num_threads});
+    Session session = NewSession();
+    Append(&session, tokens);
+    const std::vector<float> all = Newest(&session, tokens, kRows);
+    if (!expected) expected = all;
+    EXPECT_EQ(all, *expected) << num_threads << " threads";
+    const std::vector<float> one = Newest(&session, tokens, 1);
+    const auto size = static_cast<std::ptrdiff_t>(one.size());
+    EXPECT_EQ(one, std::vector<float>(all.end() - size, all.end())) << num_threads << " threads";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, PassCutsTest,

@@ -5,7 +5,6 @@
 
 #include "attention/call_util.h"
 #include "attention/stretch.h"
-#include "attention/token_blocks.h"
 #include "common/clock.h"
 #include "kernels/attend.h"
 #include "kernels/attend_block.h"
@@ -109,8 +108,8 @@ Status Streaming::Fold::AddGathered(std::span<const HeadRun> runs, TokenRange to
   part_->rows.Clear();
   size_t num_requests = 0;
   for (const HeadRun& run : runs) {
-    const TokenRange seen = Intersect(run.tokens, tokens);
     if (run.tokens.begin >= tokens.end) break;
+    const TokenRange seen = Intersect(run.tokens, tokens);
     const uint64_t count = seen.end - seen.begin;
     part_->cost.bytes_touched += count * (run.k_bytes() + run.v_bytes());
     part_->rows.Request(run.k_strip(), run.RowOf(seen.begin), count);
@@ -212,8 +211,8 @@ void Streaming::Fold::EnterBlock(uint64_t token) {
   if (token < block_end_) return;
   CloseBlock();
   kernels::InitStates(scratch_.states, num_q_rows_, call_.v_padded());
-  block_ = BlockOf(token);
-  block_end_ = BlockEnd(token);
+  block_ = op_.blocks_.Of(token);
+  block_end_ = op_.blocks_.EndAt(token);
 }
 
 // The merge into empty states copies them, bit by bit: so it does not matter whether blocks are
@@ -228,12 +227,16 @@ void Streaming::Fold::CloseBlock() {
 void Streaming::Begin(const CallView& call) {
   call_ = &call;
   parts_.resize(call.num_parts());
-  num_blocks_ = BlockOf(call.call().num_tokens - 1) + 1;
+  blocks_ = TokenBlocks(call.spec());
+  blocks_max_ = 0;
+  for (const WorkUnit& unit : call.work().units) {
+    blocks_max_ = std::max(blocks_max_, blocks_.Count(unit.tokens));
+  }
 }
 
 void Streaming::TakeShared(Arena* arena) {
   const size_t num_units = call_->work().units.size();
-  shared_ = TakeStates(num_units * num_blocks_ * call_->rows_max(), call_->v_padded(), arena);
+  shared_ = TakeStates(num_units * blocks_max_ * call_->rows_max(), call_->v_padded(), arena);
 }
 
 void Streaming::TakePart(uint32_t part, Arena* arena) {
@@ -252,21 +255,23 @@ TokenRange Streaming::TokensOf(const WorkItem& item) const {
   const WorkUnit& unit = call_->unit(item.unit);
   const TokenRange range = unit.Range(item.range);
   const auto cut = [&](uint64_t token) {
-    return token == unit.tokens.begin ? token : std::min(NextBlockBegin(token), unit.tokens.end);
+    return token == unit.tokens.begin ? token : std::min(blocks_.NextBegin(token), unit.tokens.end);
   };
   return {cut(range.begin), cut(range.end)};
 }
 
 StateRows Streaming::StatesOfBlock(uint32_t unit, uint64_t block) const {
-  return StatesFrom(shared_, (unit * num_blocks_ + block) * call_->rows_max());
+  const uint64_t in_unit = block - blocks_.Of(call_->unit(unit).tokens.begin);
+  return StatesFrom(shared_, (unit * blocks_max_ + in_unit) * call_->rows_max());
 }
 
-void Streaming::InitItem(const WorkItem& item, TokenRange tokens, Part* part) const {
-  const size_t num_q_rows = call_->unit(item.unit).num_rows * call_->group();
-  if (!call_->is_shared()) kernels::InitStates(part->states, num_q_rows, call_->v_padded());
-  if (!call_->is_shared() || tokens.begin == tokens.end) return;
-  for (uint64_t block = BlockOf(tokens.begin); block <= BlockOf(tokens.end - 1); ++block) {
-    kernels::InitStates(StatesOfBlock(item.unit, block), num_q_rows, call_->v_padded());
+template <typename F>
+void Streaming::ForEachBlock(uint32_t unit, TokenRange tokens, const F& f) const {
+  const TokenRange left_out = LeftOut(call_->unit(unit));
+  for (uint64_t begin = tokens.begin; begin < tokens.end; begin = blocks_.EndAt(begin)) {
+    const uint64_t end = std::min(blocks_.EndAt(begin), tokens.end);
+    if (left_out.begin <= begin && end <= left_out.end) continue;
+    f(StatesOfBlock(unit, blocks_.Of(begin)));
   }
 }
 
@@ -275,7 +280,14 @@ Status Streaming::RunItem(const WorkItem& item, Part* part) {
   const WorkUnit& unit = call_->unit(item.unit);
   const TokenRange tokens = TokensOf(item);
   const TokenRange left_out = LeftOut(unit);
-  InitItem(item, tokens, part);
+  const auto init = [&](const StateRows& states) {
+    kernels::InitStates(states, unit.num_rows * call_->group(), call_->v_padded());
+  };
+  if (call_->is_shared()) {
+    ForEachBlock(item.unit, tokens, init);
+  } else {
+    init(part->states);
+  }
   Fold fold(*this, item, part);
   ATTNDB_RETURN_IF_ERROR(fold.AddTokens(Intersect(tokens, {0, left_out.begin})));
   ATTNDB_RETURN_IF_ERROR(fold.AddTokens(Intersect(tokens, {left_out.end, unit.tokens.end})));
@@ -290,11 +302,9 @@ Status Streaming::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* part)
   const size_t num_q_rows = unit.num_rows * call_->group();
   if (call_->is_shared()) {
     kernels::InitStates(part->states, num_q_rows, call_->v_padded());
-    const uint64_t last = BlockOf(unit.tokens.end - 1);
-    for (uint64_t block = BlockOf(unit.tokens.begin); block <= last; ++block) {
-      kernels::MergeStates(StatesOfBlock(unit_idx, block), part->states, num_q_rows,
-                           call_->v_padded());
-    }
+    ForEachBlock(unit_idx, unit.tokens, [&](const StateRows& states) {
+      kernels::MergeStates(states, part->states, num_q_rows, call_->v_padded());
+    });
   }
   call_->WriteHeads(unit, 0, call_->group(), part->states, part);
   part->cost.attend_ns += SteadyNowNanos() - start_ns;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "attention/operator.h"
+#include "attention/token_blocks.h"
 
 namespace attndb::attention {
 
@@ -34,8 +35,8 @@ class Streaming : public Operator {
   struct Scratch {
     void* packed = nullptr;     // Scratch of kernels::AttendBlock.
     std::byte* tile = nullptr;  // K, then V, of a tile that lies in several runs.
-    // [rows of a unit * group]: the first token of some that a q row sees, and the token after the
-    // last of them.
+    // [rows of a unit * group]: of some tokens, the first that a q row sees and the one after the
+    // last.
     uint32_t* lo = nullptr;
     uint32_t* hi = nullptr;
     kernels::StateRows states;  // [rows of a unit * group]: of the block under way.
@@ -46,15 +47,18 @@ class Streaming : public Operator {
 
   // The tokens of an item: whole blocks, but for the unit's first and last token.
   TokenRange TokensOf(const WorkItem& item) const;
-  // Where blocks are merged if parts share the unit: the states of each by itself.
+  // The states that a block is merged into where parts share its unit.
   kernels::StateRows StatesOfBlock(uint32_t unit, uint64_t block) const;
-  // Makes the states empty that RunItem merges blocks into.
-  void InitItem(const WorkItem& item, TokenRange tokens, Part* part) const;
+  // Calls f(its states) for each block of the unit that holds some of `tokens`, in order, but for
+  // those that are left out whole. REQUIRES: parts share the unit.
+  template <typename F>
+  void ForEachBlock(uint32_t unit, TokenRange tokens, const F& f) const;
 
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;
-  uint64_t num_blocks_ = 0;    // Blocks of the call's tokens.
-  kernels::StateRows shared_;  // [unit][block][rows of a unit * group]
+  TokenBlocks blocks_;
+  uint64_t blocks_max_ = 0;    // Blocks of a unit, at most.
+  kernels::StateRows shared_;  // [unit][block of the unit][rows of a unit * group]
 };
 
 }  // namespace attndb::attention

@@ -13,6 +13,8 @@
 
 namespace attndb::attention {
 
+static_assert(storage::RowLease::kPieceRows % kTileTokens == 0);
+
 // The runs from the one that holds `token` on. REQUIRES: one of them holds it.
 inline std::span<const HeadRun> RunsFrom(std::span<const HeadRun> runs, uint64_t token) {
   while (runs.front().tokens.end <= token) runs = runs.subspan(1);
@@ -32,6 +34,7 @@ inline TokenRange NextStretch(std::span<const HeadRun> runs, TokenRange range) {
   }
   uint64_t end = range.begin;
   for (const HeadRun& run : runs) {
+    if (run.tokens.begin == run.tokens.end) continue;
     if (end == tile_end || run.q_shift != runs[0].q_shift) break;
     end = std::min(run.tokens.end, tile_end);
   }

@@ -5,8 +5,6 @@
 // gets does not depend, bit by bit, on how its prompt is cut into calls, on the calls beside it, on
 // the number of threads, or on where K and V lie.
 //
-// Blocks grow with the tokens before them, so that a unit of work has some hundred of them at most:
-// their states are kept where threads share a unit.
 // Threads: pure functions.
 #ifndef ATTNDB_ATTENTION_TOKEN_BLOCKS_H_
 #define ATTNDB_ATTENTION_TOKEN_BLOCKS_H_
@@ -15,38 +13,54 @@
 #include <bit>
 #include <cstdint>
 
+#include "attndb/types.h"
 #include "kernels/layout.h"
 
 namespace attndb::attention {
 
-inline constexpr uint64_t kMinBlockTokens = 512;
-// Blocks from a power of 2 tokens to the next, where they are longer than the shortest.
-inline constexpr uint64_t kBlocksPerOctave = 32;
 inline constexpr uint64_t kTileTokens = kernels::kKeysPerTile;
+constexpr uint64_t TileEnd(uint64_t token) { return (token / kTileTokens + 1) * kTileTokens; }
+
+inline constexpr uint64_t kMinBlockTokens = 512;
 static_assert(kMinBlockTokens % kTileTokens == 0);
 
-// Tokens of the block of a token.
-constexpr uint64_t BlockTokens(uint64_t token) {
-  return std::max(kMinBlockTokens, std::bit_floor(token) / kBlocksPerOctave);
-}
-// The first token of its block, and that of the next one.
-constexpr uint64_t BlockBegin(uint64_t token) {
-  return token / BlockTokens(token) * BlockTokens(token);
-}
-constexpr uint64_t BlockEnd(uint64_t token) { return BlockBegin(token) + BlockTokens(token); }
-// The number of a token's block: 0, 1, ... in the order of tokens.
-constexpr uint64_t BlockOf(uint64_t token) {
-  const uint64_t size = BlockTokens(token);
-  const auto octave =
-      static_cast<uint64_t>(std::countr_zero(size) - std::countr_zero(kMinBlockTokens));
-  return octave * kBlocksPerOctave + token / size;
-}
-// The first begin of a block that is not before the token.
-constexpr uint64_t NextBlockBegin(uint64_t token) {
-  return BlockBegin(token) == token ? token : BlockEnd(token);
-}
+// The blocks of a layer. Where a token sees all before it, blocks grow with their number: a unit of
+// work has a few hundred of them at most, whose states are kept where threads share it. A window
+// has few of the shortest.
+class TokenBlocks {
+ public:
+  // Blocks from a power of 2 tokens to the next, where they are longer than the shortest.
+  static constexpr uint64_t kPerOctave = 32;
 
-constexpr uint64_t TileEnd(uint64_t token) { return (token / kTileTokens + 1) * kTileTokens; }
+  TokenBlocks() = default;
+  explicit constexpr TokenBlocks(const LayerSpec& spec) : grow_(spec.sliding_window == 0) {}
+
+  // The number of a token's block: 0, 1, ... in the order of tokens.
+  constexpr uint64_t Of(uint64_t token) const {
+    const uint64_t size = SizeAt(token);
+    const auto octave =
+        static_cast<uint64_t>(std::countr_zero(size) - std::countr_zero(kMinBlockTokens));
+    return octave * kPerOctave + token / size;
+  }
+  // The first token of its block, and that of the next one.
+  constexpr uint64_t BeginAt(uint64_t token) const { return token / SizeAt(token) * SizeAt(token); }
+  constexpr uint64_t EndAt(uint64_t token) const { return BeginAt(token) + SizeAt(token); }
+  // The first begin of a block that is not before the token.
+  constexpr uint64_t NextBegin(uint64_t token) const {
+    return BeginAt(token) == token ? token : EndAt(token);
+  }
+  // How many blocks the tokens touch.
+  constexpr uint64_t Count(TokenRange tokens) const {
+    return tokens.begin == tokens.end ? 0 : Of(tokens.end - 1) - Of(tokens.begin) + 1;
+  }
+
+ private:
+  constexpr uint64_t SizeAt(uint64_t token) const {
+    return grow_ ? std::max(kMinBlockTokens, std::bit_floor(token) / kPerOctave) : kMinBlockTokens;
+  }
+
+  bool grow_ = true;
+};
 
 }  // namespace attndb::attention
 

@@ -11,22 +11,37 @@
 namespace attndb::attention {
 namespace {
 
-TEST(TokenBlocksTest, EachTokenIsInOneBlock) {
+// How many blocks there are up to some 2,000,000 tokens.
+uint64_t ExpectGrid(const TokenBlocks& blocks) {
   uint64_t number = 0;
   for (uint64_t begin = 0; begin < 2'000'000; ++number) {
-    const uint64_t end = BlockEnd(begin);
-    EXPECT_EQ(NextBlockBegin(begin), begin);
-    EXPECT_EQ(NextBlockBegin(begin + 1), end);
+    const uint64_t end = blocks.EndAt(begin);
+    EXPECT_EQ(blocks.NextBegin(begin), begin);
+    EXPECT_EQ(blocks.NextBegin(begin + 1), end);
     for (const uint64_t token : {begin, begin + 1, end - 1}) {
-      EXPECT_EQ(BlockBegin(token), begin);
-      EXPECT_EQ(BlockEnd(token), end);
-      EXPECT_EQ(BlockOf(token), number);
+      EXPECT_EQ(blocks.BeginAt(token), begin);
+      EXPECT_EQ(blocks.EndAt(token), end);
+      EXPECT_EQ(blocks.Of(token), number);
     }
+    EXPECT_EQ(blocks.Count({begin, end}), 1u);
+    EXPECT_EQ(blocks.Count({0, end}), number + 1);
     EXPECT_EQ(begin % kTileTokens, 0u);
     EXPECT_GE(end - begin, kMinBlockTokens);
     begin = end;
   }
-  EXPECT_LT(number, 300u);
+  return number;
+}
+
+TEST(TokenBlocksTest, EachTokenIsInOneBlock) {
+  EXPECT_LT(ExpectGrid(TokenBlocks(LayerSpec{})), 300u);
+}
+
+TEST(TokenBlocksTest, WindowsHaveTheShortestBlocks) {
+  LayerSpec spec;
+  spec.sliding_window = 4096;
+  const TokenBlocks blocks(spec);
+  (void)ExpectGrid(blocks);
+  EXPECT_EQ(blocks.Count({1'000'000, 1'004'096}), 9u);
 }
 
 // Stretches of a range over runs that end at 100, 130, 300 and 1,000.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/token_blocks.h"
 #include "common/check.h"
 
 namespace attndb::attention {
@@ -10,11 +11,15 @@ namespace {
 // q rows (tokens x group) of a dense unit. Large enough that packing a tile of K is a few percent
 // of the work on it, small enough that states and q stay in L2.
 constexpr uint64_t kDenseUnitRows = 384;
-// Fewer q rows, where there would be too few units for all parts: packing takes some 6 % of the
-// work on 48 rows. States of a unit's blocks, which parts that share it need, take more.
-constexpr uint64_t kMinDenseUnitRows = 48;
+// Fewer q rows, where there would be too few units for all parts: packing takes some 5 % of the
+// work on 96 rows. Parts that share a unit need memory for the states of its blocks instead.
+constexpr uint64_t kMinDenseUnitRows = 96;
 // A range shorter than this costs more to merge than it saves.
 constexpr uint64_t kMinRangeTokens = 256;
+// Ranges of a dense unit are whole blocks of tokens.
+constexpr uint64_t kMinDenseRangeTokens = kMinBlockTokens;
+// Contexts of more tokens have so many blocks that memory counts for more than even shares.
+constexpr uint64_t kLongContext = 32768;
 // Items per part: more even out what one thread has left at the end.
 constexpr uint64_t kItemsPerPart = 4;
 
@@ -27,22 +32,28 @@ uint64_t RowsPerUnit(const WorkSizes& sizes) {
   if (sizes.num_parts > 1) {
     const uint64_t wanted = DivideUp(sizes.num_parts * kItemsPerPart, sizes.num_kv_heads);
     const uint64_t most = sizes.num_rows * sizes.group_size / kMinDenseUnitRows;
-    num_blocks = std::max(num_blocks, std::min({wanted, most, sizes.num_rows}));
+    const uint64_t more = std::min({wanted, most, sizes.num_rows});
+    if (more > num_blocks) return sizes.num_rows / more;
   }
   return DivideUp(sizes.num_rows, num_blocks);  // Blocks of equal size.
 }
 
-uint32_t NumRanges(const WorkSizes& sizes, uint64_t num_units) {
+uint32_t NumRanges(const WorkSizes& sizes, uint64_t num_units, uint64_t rows_per_unit) {
   if (sizes.num_parts == 1 || sizes.cut.uncut) return 1;
   const uint64_t wanted = sizes.num_parts * kItemsPerPart;
   if (num_units >= wanted) return 1;
+  // Parts that share dense units of many rows need much memory, for the states of each block.
+  const bool is_large = !sizes.cut.by_row && rows_per_unit * sizes.group_size >= kMinDenseUnitRows;
+  const uint64_t enough = sizes.num_tokens > kLongContext ? sizes.num_parts : 2 * sizes.num_parts;
+  if (is_large && num_units >= enough) return 1;
   uint64_t ranges = DivideUp(wanted, num_units);
   if (num_units % sizes.num_parts != 0) {
     ranges = DivideUp(ranges, sizes.num_parts) * sizes.num_parts;  // Equal shares for all parts.
   }
   const uint64_t seen =
       sizes.window == 0 ? sizes.num_tokens : std::min(sizes.num_tokens, sizes.window);
-  return static_cast<uint32_t>(std::max<uint64_t>(1, std::min(ranges, seen / kMinRangeTokens)));
+  const uint64_t least = sizes.cut.by_row ? kMinRangeTokens : kMinDenseRangeTokens;
+  return static_cast<uint32_t>(std::max<uint64_t>(1, std::min(ranges, seen / least)));
 }
 
 }  // namespace
@@ -61,7 +72,7 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
   items.clear();
   rows_per_unit_max = RowsPerUnit(sizes);
   const uint64_t num_blocks = DivideUp(sizes.num_rows, rows_per_unit_max);
-  num_ranges_max = NumRanges(sizes, num_blocks * sizes.num_kv_heads);
+  num_ranges_max = NumRanges(sizes, num_blocks * sizes.num_kv_heads, rows_per_unit_max);
   // Causal attention: later rows see more tokens, so they go first.
   for (uint64_t block = num_blocks; block-- > 0;) {
     const uint64_t first_row = block * rows_per_unit_max;

@@ -2,8 +2,8 @@
 // on which thread does what.
 //
 // A unit is a set of q rows of one kv head that are finished together. Its tokens may be cut into
-// ranges; (unit, range) is an item. The thread that finishes the last item of a unit merges the
-// unit's ranges, in order: no thread ever waits for another.
+// ranges; (unit, range) is an item. The thread that finishes the last item of a unit merges what
+// its ranges gave, in order: no thread ever waits for another.
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_ATTENTION_WORK_PLAN_H_

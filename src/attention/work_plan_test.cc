@@ -68,6 +68,9 @@ TEST(WorkPlanTest, RowsAreCutBeforeTokensAre) {
   plan.Reset({5, 3, 64, 6000, 0, {}, 2});
   EXPECT_EQ(plan.num_ranges_max, 1u);
   EXPECT_EQ(plan.units.size(), 10u);
+  plan.Reset({8, 8, 300, 100'000, 0, {}, 64});
+  EXPECT_EQ(plan.num_ranges_max, 1u);
+  EXPECT_GE(plan.units.size(), 3 * 64u);
   plan.Reset({5, 3, 8, 6000, 0, {}, 2});  // 24 q rows: too few to cut.
   EXPECT_EQ(plan.units.size(), 5u);
   EXPECT_GT(plan.num_ranges_max, 1u);

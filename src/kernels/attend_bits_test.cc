@@ -96,7 +96,7 @@ TEST_P(AttendBitsTest, OfAnyNumberOfRowsBesideOneAnother) {
 
 TEST_P(AttendBitsTest, OfBothKernelsForEveryHeadDim) {
   for (const DType dtype : kAllDTypes) {
-    for (const size_t dim : Sizes{16, 32, 48, 64, 80, 96, 112, 128, 256, 576}) {
+    for (const size_t dim : Sizes{16, 32, 48, 64, 80, 96, 112, 128, 256, 576, 1008, 1024}) {
       for (const size_t v_dim : Sizes{dim, 16, 112}) {
         SCOPED_TRACE(testing::Message() << DTypeName(dtype) << ", dims " << dim << ", " << v_dim);
         const Rows rows(dtype, dim, v_dim, 13, &random_);

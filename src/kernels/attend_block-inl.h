@@ -142,7 +142,8 @@ template <size_t kRows, size_t kNumSums>
 [[gnu::noinline]] void ScorePanel(const float* panel, const SumOrder& order, const float* q,
                                   size_t q_stride, float* scores) {
   constexpr size_t kWidth = kPanelVecs * kLanes;
-  alignas(64) float waiting[5][kRows * kWidth];
+  constexpr size_t kMaxWaiting = 4;  // A tree of 16 leaves.
+  alignas(64) float waiting[kMaxWaiting][kRows * kWidth];
   size_t num_waiting = 0;
   PanelSums<kRows> sums;
   size_t begin = 0;

@@ -3,7 +3,7 @@
 // Method: one long context is brought into the store in different forms (one segment, several,
 //         merged, compacted, shared by branches); for every cut a prompt follows it up to there and
 //         then goes its own way. Answers are compared with those of a session that reuses nothing
-//         and with float64; where the chain of runs is the same, bit by bit.
+//         and with float64; where the chain of runs is the same, bit by bit under every plan.
 // Replay: ATTNDB_SEED=17 ctest -R property_test
 #include <gtest/gtest.h>
 

@@ -176,8 +176,9 @@ class TestLoad:
         def largest(what):
             return max((verdict[what] or 0 for verdict in verdicts), default=0)
 
-        # As `ask --check` judges; here of batches, and over all that is judged: of hundreds of
-        # conversations, one will have its largest gap where its own few tokens hardly move.
+        # As `ask --check` judges; here of batches of one token and of eight, and over all that is
+        # judged: of hundreds of conversations, one will have its largest gap where its own few
+        # tokens hardly move.
         spread = largest("batch_spread")
         assert {verdict["id"]: verdict["differences"] for verdict in verdicts
                 if verdict["largest_gap"] > spread} == {}, spread

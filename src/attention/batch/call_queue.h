@@ -7,8 +7,8 @@
 //          while others are computed; among these the longest first, so that no thread is left with
 //          a long one at the end. All parts of a call follow one another; of calls that wait, the
 //          first parts come first, so that no threads wait for one read that could begin others.
-// Bits:    a call is cut into parts by its own size and the number of threads: what its results
-//          depend on, if on the cut at all (attention/streaming.h), is not its neighbours.
+// Bits:    a call is cut into parts by its own size and the number of threads, never by its
+//          neighbours.
 // Threads: Next is thread-safe, and hands each part to one thread; all else by one thread, while no
 //          other uses the queue.
 #ifndef ATTNDB_ATTENTION_BATCH_CALL_QUEUE_H_
