@@ -333,6 +333,7 @@ void HttpServer::Dispatch(Call call) {
                     {{"Allow", "GET, POST, DELETE"}});
     }
     call.route = "/attndb/v1/contexts/ID";
+    if (service_.stopping && method != "GET") return Refuse(call, 503, "the server stops");
     if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
     return;
   }

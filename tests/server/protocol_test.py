@@ -605,10 +605,11 @@ class TestProcess:
                 next(pieces)
                 server.terminate()
                 wait_until(lambda: "ends: what" in server.said(), "the server has seen the signal")
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    status, headers, _ = server.request("POST", CHAT, HI)
-                    assert status == 503
-                    assert int(headers["Retry-After"]) >= 1
+                for path in (CHAT, "/attndb/v1/contexts/one"):
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        status, headers, _ = server.request("POST", path, HI)
+                        assert status == 503
+                        assert int(headers["Retry-After"]) >= 1
                 assert len(list(pieces)) > 20
             context = stream.response.headers[server_case.CONTEXT_HEADER]
             assert server.wait() == 0
