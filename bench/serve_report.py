@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the table of docs/serving.md of bench/results/serve.json, and of what a long run under kills
-counted (docs/testing.md): what stands between its marks.
+"""Makes the table of docs/serving.md of bench/results/serve.json, and of what a long run under
+kills counted (docs/testing.md): what stands between its marks.
 
     bench/serve_report.py            rewrites it
     bench/serve_report.py --check    fails if the page is not that of the results
@@ -117,8 +117,8 @@ def kills(long_runs: str) -> list[Row]:
     if line is None:
         return []
     counts, _, commit = line.groups()
-    return [("half an hour of load with `kill -9` every 30 s: acknowledged turns that are lost, wrong "
-             "answers", "0, 0", f"0, 0: {counts} (commit {commit})", "", True)]
+    return [("half an hour of load with `kill -9` every 30 s: acknowledged turns that are lost, "
+             "wrong answers", "0, 0", f"0, 0: {counts} (commit {commit})", "", True)]
 
 
 def flags(figures: Figures) -> str:
