@@ -4,17 +4,17 @@
 //   {"id", "tokens", "text", "replies", "num_judged", "differences": [{"index", "gap",
 //    "batch_spread"}], "largest_gap", "batch_spread", "own_spread"}
 //
-// Method: the tokens of the turn's context are run once, whole, by plain llama.cpp. If the model
-//         prefers another one to a token of a reply, they are run again, one a pass, as replies
-//         are: a token differs if the model prefers another one then, and its gap is how far it
-//         lies below, in logits. A spread is how far apart the gap between the two tokens that
+// Method: the tokens of the turn's context are run once, whole, by plain llama.cpp. A token of a
+//         reply differs if the model prefers another one after the same tokens; its gap is how far
+//         it lies below, in logits. A spread is how far apart the gap between the two tokens that
 //         decide lies in runs that round otherwise, here or at most over all tokens that were
-//         judged: batch_spread with one token a pass and with eight; own_spread with
-//         flash attention and without, as `ask --check` has it. Null where they were not needed.
+//         judged: batch_spread with one token a pass, with eight and with all; own_spread with
+//         flash attention and without, as `ask --check` has it. Null where no token differs.
+//         (One token and eight give equal bits with some kernels of ggml, and then no spread.)
 //         The last token of a reply is not judged: it may be one of words that were cut.
 // Prints "text": the whole context, control tokens too. "replies": the texts of all its replies.
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -64,10 +64,9 @@ struct Way {
   bool flash_attention = true;
 };
 constexpr size_t kAll = SIZE_MAX;
-constexpr Way kQuick = {.tokens_a_pass = kAll};
-constexpr Way kJudge = {.tokens_a_pass = 1};
-constexpr Way kOtherBatch = {.tokens_a_pass = 8};
-constexpr Way kOtherKernels = {.tokens_a_pass = 1, .flash_attention = false};
+constexpr Way kJudge = {.tokens_a_pass = kAll};
+constexpr std::array kOtherBatches = {Way{.tokens_a_pass = 1}, Way{.tokens_a_pass = 8}};
+constexpr std::array kOtherKernels = {Way{.tokens_a_pass = kAll, .flash_attention = false}};
 
 // Logits after each token.
 Result<llama::LogitRows> RunPlain(const llama::LlamaEngine& engine, std::span<const TokenId> tokens,
@@ -137,17 +136,15 @@ class Judge {
   }
 
   Status Compare(const Tokens& tokens, const std::vector<Range>& replies, Json* json) const {
-    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows quick, RunPlain(*engine_, tokens, kQuick));
-    std::vector<Choice> choices = ChoicesOf(tokens, replies, quick);
+    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, kJudge));
+    const std::vector<Choice> choices = ChoicesOf(tokens, replies, rows);
     (*json)["num_judged"] = choices.size();
     (*json)["differences"] = Json::array();
     (*json)["largest_gap"] = 0.0;
     (*json)["batch_spread"] = nullptr;  // Both where they matter: they take four times as long.
     (*json)["own_spread"] = nullptr;
     if (std::ranges::none_of(choices, &Choice::differs)) return Status::Ok();
-    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, kJudge));
-    choices = ChoicesOf(tokens, replies, rows);
-    ATTNDB_ASSIGN_OR_RETURN(const auto batches, Spreads(tokens, choices, kOtherBatch));
+    ATTNDB_ASSIGN_OR_RETURN(const auto batches, Spreads(tokens, choices, kOtherBatches));
     ATTNDB_ASSIGN_OR_RETURN(const auto kernels, Spreads(tokens, choices, kOtherKernels));
     double largest = 0;
     for (size_t i = 0; i < choices.size(); ++i) {
@@ -162,16 +159,23 @@ class Judge {
     return Status::Ok();
   }
 
-  // How far apart each choice's gap lies in the run that judges and in one of another way.
+  // How far apart each choice's gap lies: in the run that judges, and in those of `ways`.
   Result<std::vector<double>> Spreads(const Tokens& tokens, const std::vector<Choice>& choices,
-                                      const Way& way) const {
-    ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, way));
-    std::vector<double> spreads;
-    for (const Choice& choice : choices) {
-      const double gap = llama::GapOf(rows[choice.index - 1], choice.best, choice.rival);
-      spreads.push_back(std::abs(gap - choice.gap));
+                                      std::span<const Way> ways) const {
+    std::vector<double> least;
+    for (const Choice& choice : choices) least.push_back(choice.gap);
+    std::vector<double> most = least;
+    for (const Way& way : ways) {
+      ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, way));
+      for (size_t i = 0; i < choices.size(); ++i) {
+        const Choice& choice = choices[i];
+        const double gap = llama::GapOf(rows[choice.index - 1], choice.best, choice.rival);
+        least[i] = std::min(least[i], gap);
+        most[i] = std::max(most[i], gap);
+      }
     }
-    return spreads;
+    for (size_t i = 0; i < choices.size(); ++i) most[i] -= least[i];
+    return most;
   }
 
   const llama::LlamaEngine* const engine_;

@@ -9,12 +9,14 @@ Sizes:  --load-seconds and --kill-every; half an hour and 30 s in scripts/test_l
 
 import http.client
 import json
+import os
 import pathlib
 import random
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -127,10 +129,18 @@ class Load:
 
 
 def judged(store, ids):
+    """By as many judges, of one thread each, as there are cores, if there is much to judge."""
     judge = pathlib.Path(server_case.binary()).with_name("judge_turns")
-    done = subprocess.run([judge, store], input="\n".join(ids), capture_output=True, text=True,
-                          env=server_case.environment(store), cwd=ROOT, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    num_judges = len(os.sched_getaffinity(0)) if len(ids) >= 100 else 1
+
+    def judge_some(some):
+        done = subprocess.run([judge, store], input="\n".join(some), capture_output=True, text=True,
+                              env=server_case.environment(store), cwd=ROOT, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    with ThreadPoolExecutor(num_judges) as pool:
+        parts = pool.map(judge_some, (ids[i::num_judges] for i in range(num_judges)))
+        return [verdict for part in parts for verdict in part]
 
 
 @pytest.fixture(scope="module")
@@ -176,9 +186,8 @@ class TestLoad:
         def largest(what):
             return max((verdict[what] or 0 for verdict in verdicts), default=0)
 
-        # As `ask --check` judges; here of batches of one token and of eight, and over all that is
-        # judged: of hundreds of conversations, one will have its largest gap where its own few
-        # tokens hardly move.
+        # As `ask --check` judges; here of batches, and over all that is judged: of hundreds of
+        # conversations, one will have its largest gap where its own few tokens hardly move.
         spread = largest("batch_spread")
         assert {verdict["id"]: verdict["differences"] for verdict in verdicts
                 if verdict["largest_gap"] > spread} == {}, spread
