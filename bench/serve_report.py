@@ -155,8 +155,9 @@ def report(results: dict[str, Any], long_runs: str = "") -> str:
             continue
         sources.append(source(name, results[name]))
         lines += map(line_of, found)
-    lines += map(line_of, kills(long_runs))
-    if not kills(long_runs):
+    killed = kills(long_runs)
+    lines += map(line_of, killed)
+    if not killed:
         missing.append("kills under load")
     if "flags" in results:
         sources.append(source("flags", results["flags"]))

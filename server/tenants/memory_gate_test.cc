@@ -41,11 +41,13 @@ class MemoryGateTest : public ::testing::Test {
     }
   }
   // Enters under a name, and notes when that is let through.
-  Status Enter(MemoryGate* gate, const std::string& name, uint64_t bytes) {
-    return gate->Enter(bytes, [this, name](MemoryGate::Place place) {
+  Status Enter(MemoryGate* gate, const std::string& name, uint64_t bytes,
+               std::function<bool()> is_gone = nullptr) {
+    const auto go = [this, name](MemoryGate::Place place) {
       entered_.push_back(place == nullptr ? name + " closed" : name);
       places_.push_back(std::move(place));
-    });
+    };
+    return gate->Enter(bytes, go, std::move(is_gone));
   }
   void RunAll() {
     while (!runs_.empty()) {
@@ -149,13 +151,7 @@ TEST_F(MemoryGateTest, WhoIsGoneWaitsForNothingAndHoldsUpNobody) {
   MemoryGate gate(100, 8, run_);
   bool is_gone = false;
   ATTNDB_EXPECT_OK(Enter(&gate, "a", 50));
-  ATTNDB_EXPECT_OK(gate.Enter(
-      60,
-      [this](MemoryGate::Place place) {
-        entered_.push_back("large");
-        places_.push_back(std::move(place));
-      },
-      [&is_gone] { return is_gone; }));
+  ATTNDB_EXPECT_OK(Enter(&gate, "large", 60, [&is_gone] { return is_gone; }));
   for (uint32_t i = 0; i < MemoryGate::kMaxOvertakes; ++i) {
     ATTNDB_EXPECT_OK(Enter(&gate, "small", 50));
     places_.pop_back();
