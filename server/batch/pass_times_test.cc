@@ -93,15 +93,35 @@ TEST(PassTimesTest, PassesThatSomethingElseSlowedChangeNothing) {
   EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u);
 }
 
-TEST(PassTimesTest, RepliesThatDeepenAreMeasuredAgainWhilePromptsAreRead) {
+TEST(PassTimesTest, APassIsMeasuredAgainstWhatRepliesTookWhenThePromptCame) {
+  PassTimes times;
+  times.Learn(0, 100, 0.5);
+  for (int i = 0; i < 9; ++i) times.Learn(3, 0, 0.026);
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 4u);
+  for (int i = 0; i < 9; ++i) times.Learn(3, 0, 0.034);
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 2u) << "1.8 times 26 ms, without 34";
+  times.EndPrompts();
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 5u) << "the next one finds them at 34 ms";
+}
+
+TEST(PassTimesTest, OtherRepliesAreMeasuredAgainstThemselves) {
+  PassTimes times;
+  times.Learn(0, 100, 0.5);
+  times.Learn(1, 0, 0.02);
+  EXPECT_EQ(times.PromptBudget(1, kMost, 2), 3u);
+  times.Learn(2, 0, 0.04);
+  EXPECT_EQ(times.PromptBudget(2, kMost, 2), 6u);
+}
+
+TEST(PassTimesTest, RepliesThatDeepenAreMeasuredAgainAndLeaveAPromptItsShare) {
   PassTimes times;
   times.Learn(0, 100, 0.5);
   for (int i = 0; i < 9; ++i) times.Learn(3, 0, 0.02);
   for (int i = 0; i < 500; ++i) {
     const uint64_t num = times.PromptBudget(3, kMost, 2);
-    times.Learn(3, num, 0.052 + 0.005 * static_cast<double>(num));
+    times.Learn(3, num, 0.062 + 0.005 * static_cast<double>(num));
   }
-  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 8u);
+  EXPECT_EQ(times.PromptBudget(3, kMost, 2), 3u) << "a quarter of 62 ms";
 }
 
 // A prompt of 8,192 tokens, the last of which costs five times the first, beside three replies.

@@ -152,13 +152,14 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 }
 
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
-  const uint64_t num_replies = parts->size();
-  uint64_t budget = times_.PromptBudget(num_replies, engine_->options().ubatch_tokens - num_replies,
-                                        options_.stall_factor);
   auto num_left =
       static_cast<uint64_t>(std::ranges::count_if(active_, [](const std::shared_ptr<Turn>& turn) {
         return !turn->decodes() && turn->awaited_.empty();
       }));
+  if (num_left == 0) return times_.EndPrompts();
+  const uint64_t num_replies = parts->size();
+  uint64_t budget = times_.PromptBudget(num_replies, engine_->options().ubatch_tokens - num_replies,
+                                        options_.stall_factor);
   for (auto next = active_.begin(); next != active_.end() && budget > 0;) {
     Turn* const turn = (next++)->get();
     if (turn->decodes() || !turn->awaited_.empty()) continue;
