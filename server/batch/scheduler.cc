@@ -21,6 +21,7 @@ Scheduler::Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
     : engine_(engine),
       conversations_(conversations),
       options_(options),
+      times_(options.stall_factor),
       pacer_(engine->options().num_threads) {
   thread_ = std::thread([this] { Loop(); });
 }
@@ -152,14 +153,17 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 }
 
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
-  auto num_left =
-      static_cast<uint64_t>(std::ranges::count_if(active_, [](const std::shared_ptr<Turn>& turn) {
-        return !turn->decodes() && turn->awaited_.empty();
-      }));
+  uint64_t num_left = 0;
+  uint64_t num_tokens = 0;
+  for (const std::shared_ptr<Turn>& turn : active_) {
+    if (turn->decodes() || !turn->awaited_.empty()) continue;
+    ++num_left;
+    num_tokens += turn->rest().size();
+  }
   if (num_left == 0) return times_.EndPrompts();
   const uint64_t num_replies = parts->size();
-  uint64_t budget = times_.PromptBudget(num_replies, engine_->options().ubatch_tokens - num_replies,
-                                        options_.stall_factor);
+  const uint64_t most = std::min(engine_->options().ubatch_tokens - num_replies, num_tokens);
+  uint64_t budget = times_.PromptBudget(num_replies, most);
   for (auto next = active_.begin(); next != active_.end() && budget > 0;) {
     Turn* const turn = (next++)->get();
     if (turn->decodes() || !turn->awaited_.empty()) continue;

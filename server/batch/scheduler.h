@@ -1,9 +1,9 @@
 // Continuous batching: one pass of the model for all turns that are under way.
 //
-// Method:  each pass takes one token of every turn that replies, then tokens of prompts, up to a
-//          budget: so many that the pass takes at most stall_factor times as long as without them,
-//          by what passes were measured to take. Turns whose prompts are read share it evenly. As
-//          in Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310).
+// Method:  each pass takes one token of every turn that replies; and, every few passes, tokens of
+//          prompts: so many that passes take on the mean at most stall_factor times as long as
+//          before the prompt came (pass_times.h). Turns whose prompts are read share them evenly.
+//          As in Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
