@@ -52,13 +52,13 @@ TEST(PassTimesTest, UntilATokenIsMeasuredPromptsTakeAnEighth) {
 
 TEST(PassTimesTest, WhereAPassHasRoomForAChunkItTakesAsManyAsItHasRoomFor) {
   PassTimes times = Known(3, 0.026, 0.001);
-  EXPECT_EQ(times.PromptBudget(3, kMost), 23u) << "nine tenths of 26 ms";
+  EXPECT_EQ(times.PromptBudget(3, kMost), 24u) << "19 of 20 parts of 26 ms";
   EXPECT_EQ(times.PromptBudget(3, 20), 20u) << "not more than there are";
 }
 
 TEST(PassTimesTest, AChunkIsSavedFor) {
-  PassTimes times = Known(3, 0.026, 0.005);  // Room for 4.7 tokens a pass.
-  for (const uint64_t num : {0U, 0U, 0U, 18U}) {
+  PassTimes times = Known(3, 0.026, 0.005);  // Room for 4.9 tokens a pass.
+  for (const uint64_t num : {0U, 0U, 0U, 19U}) {
     EXPECT_EQ(times.PromptBudget(3, kMost), num);
     times.Learn(3, num, 0.026 + 0.005 * static_cast<double>(num));
   }
@@ -74,14 +74,14 @@ TEST(PassTimesTest, TheLastTokensOfAPromptDoNotWaitForAChunk) {
 }
 
 TEST(PassTimesTest, AChunkIsNoMoreThanAFewPassesSave) {
-  PassTimes times = Known(1, 0.01, 0.01);  // Room for nine tenths of a token a pass.
+  PassTimes times = Known(1, 0.01, 0.01);  // Room for .95 of a token a pass.
   uint64_t num_passes = 0;
   while (times.PromptBudget(1, kMost) == 0) {
     times.Learn(1, 0, 0.01);
     ++num_passes;
   }
-  EXPECT_EQ(num_passes, 7u);
-  EXPECT_EQ(times.PromptBudget(1, kMost), 7u) << "8 times nine tenths";
+  EXPECT_EQ(num_passes, 15u);
+  EXPECT_EQ(times.PromptBudget(1, kMost), 15u) << "16 times .95";
 }
 
 TEST(PassTimesTest, ATokenThatTakesMoreThanAFewPassesSaveIsRunWhenItWasSavedFor) {
@@ -91,14 +91,14 @@ TEST(PassTimesTest, ATokenThatTakesMoreThanAFewPassesSaveIsRunWhenItWasSavedFor)
     times.Learn(1, 0, 0.001);
     ++num_passes;
   }
-  EXPECT_NEAR(static_cast<double>(num_passes), 0.05 / 0.0009, 1.5);
+  EXPECT_NEAR(static_cast<double>(num_passes), 0.05 / 0.00095, 1.5);
   EXPECT_EQ(times.PromptBudget(1, kMost), 1u);
 }
 
 TEST(PassTimesTest, WhatWasMisjudgedIsPaidBack) {
   PassTimes times = Known(1, 0.02, 0.001);
   const uint64_t first = times.PromptBudget(1, kMost);
-  EXPECT_EQ(first, 18u);
+  EXPECT_EQ(first, 19u);
   times.Learn(1, first, 0.02 + 0.09);  // Five times what was thought.
   uint64_t num_passes = 0;
   while (times.PromptBudget(1, kMost) == 0) {
@@ -119,7 +119,7 @@ TEST(PassTimesTest, ALongHaltOwesNoMoreThanAFewPasses) {
     times.Learn(1, 0, 0.02);
     ++num_passes;
   }
-  EXPECT_LE(num_passes, 9u);
+  EXPECT_LE(num_passes, 17u);
 }
 
 TEST(PassTimesTest, WithAFactorOfOnePromptsKeepATenth) {
@@ -170,29 +170,29 @@ TEST(PassTimesTest, TheMoreWereMeasuredTheMoreSeldomOneGoesWithoutPrompts) {
 TEST(PassTimesTest, PassesThatSomethingElseSlowedChangeNothing) {
   PassTimes times = Known(3, 0.026, 0.001);
   for (int i = 0; i < 4; ++i) times.Learn(3, 0, 0.5);  // A long prompt arrives.
-  EXPECT_EQ(times.PromptBudget(3, kMost), 23u);
+  EXPECT_EQ(times.PromptBudget(3, kMost), 24u);
 }
 
 TEST(PassTimesTest, RoomIsOfWhatRepliesTookWhenThePromptCame) {
   PassTimes times = Known(3, 0.026, 0.0005);
-  EXPECT_EQ(times.PromptBudget(3, kMost), 46u);
+  EXPECT_EQ(times.PromptBudget(3, kMost), 49u);
   times.EndPrompts();
-  EXPECT_EQ(times.PromptBudget(3, kMost), 46u);
+  EXPECT_EQ(times.PromptBudget(3, kMost), 49u);
   for (int i = 0; i < 100; ++i) {  // They deepen, and what they leave is used.
     times.Learn(3, 0, 0.034);
     const uint64_t num = times.PromptBudget(3, kMost);
     times.Learn(3, num, 0.034 + 0.0005 * static_cast<double>(num));
   }
-  EXPECT_NEAR(static_cast<double>(times.PromptBudget(3, kMost)), (1.9 * 26 - 34) / 0.5, 2);
+  EXPECT_NEAR(static_cast<double>(times.PromptBudget(3, kMost)), (1.95 * 26 - 34) / 0.5, 2);
   times.EndPrompts();
-  EXPECT_EQ(times.PromptBudget(3, kMost), 61u) << "the next one finds them at 34 ms";
+  EXPECT_EQ(times.PromptBudget(3, kMost), 64u) << "the next one finds them at 34 ms";
 }
 
 TEST(PassTimesTest, OtherRepliesAreMeasuredAgainstThemselves) {
   PassTimes times = Known(1, 0.02, 0.001);
-  EXPECT_EQ(times.PromptBudget(1, kMost), 18u);
+  EXPECT_EQ(times.PromptBudget(1, kMost), 19u);
   times.Learn(2, 0, 0.04);
-  EXPECT_EQ(times.PromptBudget(2, kMost), 36u);
+  EXPECT_EQ(times.PromptBudget(2, kMost), 38u);
 }
 
 TEST(PassTimesTest, RepliesThatHaveDeepenedFarLeaveAPromptItsShare) {
@@ -203,7 +203,7 @@ TEST(PassTimesTest, RepliesThatHaveDeepenedFarLeaveAPromptItsShare) {
     times.Learn(3, num, 0.062 + 0.001 * static_cast<double>(num));
     if (i >= 500) num_tokens += num;
   }
-  EXPECT_NEAR(static_cast<double>(num_tokens) / 500, 15.5, 1) << "a quarter of 62 ms a pass";
+  EXPECT_NEAR(static_cast<double>(num_tokens) / 500, 12.4, 1) << "a fifth of 62 ms a pass";
 }
 
 // A prompt of 8,192 tokens beside three replies that deepen, too: a token of it costs the more the
@@ -225,8 +225,8 @@ TEST(PassTimesTest, ThePassesOfADeepPromptKeepWithinTheFactorOnTheMean) {
     sum += seconds;
     longest = std::max(longest, seconds);
   }
-  EXPECT_LT(sum / static_cast<double>(num_passes), 1.95 * kReplies);
-  EXPECT_GT(sum / static_cast<double>(num_passes), 1.8 * kReplies) << "its share is used";
+  EXPECT_LT(sum / static_cast<double>(num_passes), 2 * kReplies);
+  EXPECT_GT(sum / static_cast<double>(num_passes), 1.85 * kReplies) << "its share is used";
   EXPECT_LT(longest, 9 * kReplies);
 }
 
