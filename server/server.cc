@@ -297,6 +297,10 @@ void HttpServer::Work(const Call& call, const std::function<void()>& work) {
 }
 
 bool HttpServer::Admit(Call* call) {
+  if (service_.stopping && call->request->method != "GET" && call->request->method != "HEAD") {
+    Refuse(*call, 503, "the server stops");
+    return false;
+  }
   std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
   FollowKeys();
   if (!rules) {
@@ -333,7 +337,6 @@ void HttpServer::Dispatch(Call call) {
                     {{"Allow", "GET, POST, DELETE"}});
     }
     call.route = "/attndb/v1/contexts/ID";
-    if (service_.stopping && method != "GET") return Refuse(call, 503, "the server stops");
     if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
     return;
   }
@@ -351,7 +354,6 @@ void HttpServer::Dispatch(Call call) {
   if (route == nullptr) {
     return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", allowed}});
   }
-  if (service_.stopping && method == "POST") return Refuse(call, 503, "the server stops");
   if (!route->is_open && !Admit(&call)) return;
   route->answer(&service_, std::move(call));
 }

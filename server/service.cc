@@ -85,8 +85,10 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
     turn->Hold(std::move(place));
     if (!is_unread) return AddTurn(service, turn);
+    ++service->metrics->num_loading;
     service->run_loading(call, [service, turn] {
       if (!turn->cancelled()) service->conversations->Load(turn->session());
+      --service->metrics->num_loading;
       AddTurn(service, turn);
     });
   };

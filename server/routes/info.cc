@@ -57,6 +57,8 @@ std::vector<Sample> SamplesOf(const Service& service) {
        AsDouble(service.scheduler->num_active())},
       {"attndb_waiting_turns", "Requests that wait for a place in passes.", false,
        AsDouble(service.scheduler->num_waiting())},
+      {"attndb_loading_turns", "Requests whose conversations are being read from disk.", false,
+       AsDouble(metrics.num_loading)},
       {"attndb_memory_waiting_turns", "Requests that wait for memory.", false,
        AsDouble(service.gate->num_waiting())},
       {"attndb_memory_promised_bytes", "Bytes that requests under way may need at most.", false,

@@ -43,6 +43,7 @@ class InfoTest : public BatchTest {
     service_.metrics = &metrics_;
     service_.gate = &gate_;
     service_.log = &log_;
+    service_.admission = &admission_;
     service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
   }
 
@@ -58,12 +59,9 @@ class InfoTest : public BatchTest {
     return responder->sent;
   }
   // The value of a counter; -1: there is none of that name.
-  double CounterOf(const std::string& name) {
-    const std::string body = AskMetrics(true).body;
-    const std::string line = "\n" + name + "_total ";
-    const size_t found = body.find(line);
-    return found == std::string::npos ? -1 : std::stod(body.substr(found + line.size()));
-  }
+  double CounterOf(const std::string& name) { return NumberBehind("\n" + name + "_total "); }
+  // The value of a gauge; -1: there is none of that name.
+  double GaugeOf(const std::string& name) { return NumberBehind("\n" + name + " "); }
   // Where the prompt's first tokens come from.
   ReuseWay Start() {
     const Result<Continuation> start = conversations_->Start(tenant_, prompt_, "full");
@@ -73,10 +71,17 @@ class InfoTest : public BatchTest {
 
   const std::string tenant_ = TenantRules().tenant;
   std::vector<TokenId> prompt_;
+  Service service_;
 
  private:
-  Service service_;
+  double NumberBehind(const std::string& line) {
+    const std::string body = AskMetrics(true).body;
+    const size_t found = body.find(line);
+    return found == std::string::npos ? -1 : std::stod(body.substr(found + line.size()));
+  }
+
   Metrics metrics_;
+  Admission admission_;
   MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
   RequestLog log_{LogFormat::kOff, stderr};
 };
@@ -92,6 +97,28 @@ TEST_F(InfoTest, TokensThatAreRunAlthoughTheyAreStoredAreCounted) {
   conversations_->prices().LearnRun(1e9);
   ASSERT_EQ(Start(), ReuseWay::kDisk);
   EXPECT_EQ(CounterOf("attndb_declined_tokens"), 2 * double{kStored}) << "what is read is not";
+}
+
+TEST_F(InfoTest, RequestsWhoseConversationsAreBeingReadAreCounted) {
+  std::function<void()> reading;
+  service_.run_loading = [&reading](const Call&, std::function<void()> work) {
+    reading = std::move(work);
+  };
+  TurnRequest request = Request("next", 1, 1, Greedy(2));
+  request.prompt = prompt_;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start, conversations_->Start(tenant_, prompt_, "full"));
+  const auto listener = std::make_shared<RecordingListener>();
+  const auto turn =
+      std::make_shared<Turn>(request, std::move(start.session), std::move(start.rest), listener);
+  Call call;
+  call.request = std::make_shared<server::Request>();
+  call.responder = std::make_shared<KeepingResponder>();
+  ATTNDB_ASSERT_OK(ScheduleTurn(&service_, call, turn, true));
+  EXPECT_EQ(GaugeOf("attndb_loading_turns"), 1);
+  ASSERT_NE(reading, nullptr);
+  reading();
+  EXPECT_EQ(GaugeOf("attndb_loading_turns"), 0);
+  EXPECT_TRUE(listener->AwaitEnd());
 }
 
 TEST_F(InfoTest, MetricsAreForOperators) {
