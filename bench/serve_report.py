@@ -45,7 +45,9 @@ def together(figures: Figures) -> list[Row]:
 
 
 def alone(figures: Figures) -> list[Row]:
-    return [faster(figures, "attndb", "one conversation without context, exact", 0.95)]
+    what = "one conversation without context"
+    return [faster(figures, "attndb", f"{what}, exact", 0.95),
+            faster(figures, "attndb_auto", f"{what}, `auto`", 0.95)]
 
 
 def long(figures: Figures) -> list[Row]:

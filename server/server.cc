@@ -184,8 +184,10 @@ class HttpServer final : public Server {
     for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
     // Everybody is the default tenant.
     if (service_.options.keys_file.empty()) tenants.push_back({.is_new = true});
+    ListenerOptions listens = service_.options.listener;
+    listens.on_refused = [this](int status) { metrics_.CountRequest("", status); };
     ATTNDB_ASSIGN_OR_RETURN(
-        listener_, Listener::Open(service_.options.listener, [this](auto request, auto responder) {
+        listener_, Listener::Open(listens, [this](auto request, auto responder) {
           Call call;
           call.request = std::move(request);
           call.id = IdOf(*call.request);

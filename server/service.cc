@@ -86,9 +86,10 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     turn->Hold(std::move(place));
     if (!is_unread) return AddTurn(service, turn);
     ++service->metrics->num_loading;
-    service->run_loading(call, [service, turn] {
+    std::shared_ptr<void> loading(nullptr, [service](void*) { --service->metrics->num_loading; });
+    service->run_loading(call, [service, turn, loading = std::move(loading)]() mutable {
       if (!turn->cancelled()) service->conversations->Load(turn->session());
-      --service->metrics->num_loading;
+      loading.reset();
       AddTurn(service, turn);
     });
   };

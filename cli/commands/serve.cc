@@ -25,7 +25,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{50};  // Between looks for a signal.
 constexpr uint32_t kMaxPort = 65535;
 constexpr uint32_t kMaxSessions = 64;
-constexpr double kLeastStall = 1;  // One token of prompts in a pass with replies.
+constexpr double kLeastStall = 1;  // Prompts keep a tenth of a pass (pass_times.h).
 constexpr double kMostStall = 1e6;
 constexpr uint32_t kMaxMinutes = 60 * 24 * 365;
 constexpr uint32_t kMaxDrainSeconds = 24 * 60 * 60;
@@ -84,9 +84,10 @@ class ServeCommand : public Command {
     flags->Add({"--fixed-plan", "", "Requests may not name a plan"}, &fixed_plan_);
     flags->Add({"--sessions", "N", "Requests in one pass of the model, at most (default: 16)"},
                &num_sessions_, 1U, kMaxSessions);
-    flags->Add({"--stall-factor", "X",
-                "Replies take at most so many times as long while prompts are read (default: 2)"},
-               &options_.scheduler.stall_factor, kLeastStall, kMostStall);
+    flags->Add(
+        {"--stall-factor", "X",
+         "Replies take on the mean so many times as long while prompts are read (default: 2)"},
+        &options_.scheduler.stall_factor, kLeastStall, kMostStall);
     flags->Add(
         {"--max-tokens", "N", "Tokens of a reply whose request says nothing (default: 4096)"},
         &options_.max_tokens, 1U, uint32_t{1} << 30);

@@ -14,9 +14,10 @@ constexpr size_t kMostMeasured = 9;
 constexpr uint64_t kPassesEach = 3;  // With prompts, for each that is measured without.
 constexpr double kPlanned = 0.95;    // Of what the factor leaves: replies deepen before it is seen.
 constexpr double kLeast = 0.2;       // The same of what a pass takes now, where less is left,
-constexpr double kLeastFactor = 0.1;  // or this, where the factor itself leaves nothing.
-constexpr double kChunk = 16;         // Tokens: reading what is before them costs a few.
-constexpr double kSavingPasses = 16;  // Save for a chunk, at most.
+constexpr double kLeastAdded = 0.1;  // and at least this part of a pass, whatever the factor.
+constexpr double kChunk = 16;        // Tokens: reading what is before them costs a few.
+constexpr double kSavingPasses = 16;
+constexpr double kMostDearer = 4;  // Than the mean, what a pass counts for.
 
 }  // namespace
 
@@ -35,54 +36,72 @@ double PassTimes::RoomOfAPass() const {
   const double now = ReplyPassSeconds();
   const double added = stall_factor_ - 1;
   const double planned = (1 + kPlanned * added) * before_seconds_.value_or(now);
-  return std::max(planned - now, std::max(kLeast * added, kLeastFactor) * now);
+  return std::max(planned - now, std::max(kLeast * added, kLeastAdded) * now);
 }
 
 double PassTimes::MostSaved() const {
   return std::max(kSavingPasses * RoomOfAPass(), prompt_token_seconds_);
 }
 
-void PassTimes::EndPrompts() {
-  before_seconds_.reset();
-  saved_seconds_ = 0;
+void PassTimes::Save(double seconds) {
+  saved_seconds_ = std::clamp(saved_seconds_ + seconds, -MostSaved(), MostSaved());
+}
+
+void PassTimes::LearnTokens(uint64_t num_tokens, double seconds) {
+  if (seconds <= 0) return;
+  double each = seconds / static_cast<double>(num_tokens);
+  if (prompt_token_seconds_ > 0) each = std::min(each, kMostDearer * prompt_token_seconds_);
+  Average(each, &prompt_token_seconds_);
 }
 
 void PassTimes::Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds) {
+  if (num_replies == 0) {
+    reply_seconds_.clear();  // Those that come will be others.
+    before_seconds_.reset();
+    saved_seconds_ = 0;
+    return LearnTokens(num_prompt_tokens, seconds);
+  }
   if (num_prompt_tokens == 0) {
     if (num_replies != num_replies_) {
       reply_seconds_.clear();
-      EndPrompts();
+      before_seconds_.reset();
     }
     num_replies_ = num_replies;
     reply_seconds_.push_back(seconds);
     if (reply_seconds_.size() > kMostMeasured) reply_seconds_.pop_front();
     num_passes_since_ = 0;
   }
-  double added = seconds;
-  if (num_replies > 0) {
-    if (!IsKnown(num_replies)) return;
-    added -= ReplyPassSeconds();
-    if (before_seconds_) {
-      saved_seconds_ =
-          std::clamp(saved_seconds_ + RoomOfAPass() - added, -MostSaved(), MostSaved());
-    }
-  }
+  if (!IsKnown(num_replies)) return;
+  const double added = seconds - ReplyPassSeconds();
+  if (before_seconds_) Save(RoomOfAPass() - added);
   if (num_prompt_tokens == 0) return;
-  if (num_replies > 0) ++num_passes_since_;
-  if (added > 0) Average(added / static_cast<double>(num_prompt_tokens), &prompt_token_seconds_);
+  ++num_passes_since_;
+  LearnTokens(num_prompt_tokens, added);
 }
 
-uint64_t PassTimes::PromptBudget(uint64_t num_replies, uint64_t most) {
-  if (num_replies == 0) return most;
-  if (!IsKnown(num_replies) || num_passes_since_ >= kPassesEach * reply_seconds_.size()) return 0;
+PromptRoom PassTimes::Room(uint64_t num_replies, uint64_t most, double tpot_seconds) {
+  if (most == 0) {
+    before_seconds_.reset();
+    saved_seconds_ = 0;
+    return {};
+  }
+  if (num_replies == 0) return {.tokens = most};
+  if (!IsKnown(num_replies) || num_passes_since_ >= kPassesEach * reply_seconds_.size()) return {};
   const double now = ReplyPassSeconds();
   before_seconds_ = std::min(before_seconds_.value_or(now), now);
-  if (prompt_token_seconds_ == 0) return std::max<uint64_t>(most / kUnmeasuredShare, 1);
-  const double tokens = (saved_seconds_ + RoomOfAPass()) / prompt_token_seconds_;
-  const double chunk = std::min(
-      {kChunk, kSavingPasses * RoomOfAPass() / prompt_token_seconds_, static_cast<double>(most)});
-  if (tokens < std::max(chunk, 1.0)) return 0;
-  return static_cast<uint64_t>(std::min(tokens, static_cast<double>(most)));
+  if (prompt_token_seconds_ == 0) {
+    return {.tokens = std::max<uint64_t>(most / kUnmeasuredShare, 1)};
+  }
+  const auto tokens_in = [this](double seconds) { return seconds / prompt_token_seconds_; };
+  double tokens = std::min(tokens_in(saved_seconds_ + RoomOfAPass()), static_cast<double>(most));
+  double chunk = std::min(kChunk, tokens_in(kSavingPasses * RoomOfAPass()));
+  if (tpot_seconds > now) {  // Where replies alone take longer, waiting would bring nothing.
+    const double wished = std::max(tokens_in(tpot_seconds - now), 1.0);
+    tokens = std::min(tokens, wished);
+    chunk = std::min(chunk, wished);
+  }
+  return {.tokens = static_cast<uint64_t>(std::max(tokens, 0.0)),
+          .chunk = static_cast<uint64_t>(std::max(chunk, 1.0))};
 }
 
 }  // namespace attndb::server

@@ -1,19 +1,22 @@
 // What passes of the model took lately, and how many tokens of prompts one may take beside replies.
 //
 // Factor:  while prompts wait, passes take at most stall_factor times as long, on the mean, as
-//          those without prompts did when the first of them came. What a pass leaves of that is
-//          saved, or owed, whatever the reason: so that the mean comes out whatever a pass was
-//          thought to take. The replies' contexts grow meanwhile, which the prompt pays for; where
-//          they have grown so much that little is left, it keeps a share of what a pass takes now,
-//          so that it comes to an end.
+//          those without prompts did when the first of them came, or as they do since, where that
+//          is less. What a pass leaves of that is saved, or owed, whatever the reason, up to what
+//          kSavingPasses leave: so that the mean comes out whatever a pass was thought to take. The
+//          replies' contexts grow meanwhile, which the prompt pays for; it keeps a share of what a
+//          pass takes now, however little they leave, so that it comes to an end: a tenth of that
+//          time at least, which is more than a factor near 1 allows.
 // Chunks:  all that a prompt has read is read again by each pass that takes tokens of it. So they
-//          are taken by the chunk, once enough was saved for it, or for as much as a few passes
-//          save: no reply waits for longer than these at once.
+//          are taken by the chunk, once enough was saved for it, or for as much as kSavingPasses
+//          leave: no reply waits for longer than these at once, but for one token of a prompt that
+//          alone takes longer, and where a reply says how long it may wait, no longer than that.
 // Model:   a pass with replies and n tokens of prompts takes as long as one without prompts, and n
 //          times what a prompt's token adds. The first is the median of passes without prompts
 //          that had as many replies: one that something else slowed, as the arrival of a long
 //          prompt does, changes nothing. The other is a mean of what was measured lately, so that
-//          it follows prompts that deepen.
+//          it follows prompts that deepen; a pass that took far longer than that counts for a few
+//          times the mean.
 // Upkeep:  while prompts are read, a pass goes without them every now and then, to be measured: at
 //          once where the number of replies has changed, and the more seldom the more were
 //          measured, down to one in 28.
@@ -27,6 +30,12 @@
 
 namespace attndb::server {
 
+// What the next pass may take of the prompts that wait.
+struct PromptRoom {
+  uint64_t tokens = 0;
+  uint64_t chunk = 1;  // A prompt that has more left than `tokens` waits until they are so many.
+};
+
 class PassTimes {
  public:
   // REQUIRES: stall_factor >= 1.
@@ -35,30 +44,30 @@ class PassTimes {
   // What a pass has run, and how long it took.
   void Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds);
 
-  // Tokens of the prompts that wait, at most `most`, that the next pass may take: none, where it
-  // is to be measured without, or where too little was saved for a chunk. Alone, prompts take
-  // `most`; before the time of one was measured, an eighth of it.
-  uint64_t PromptBudget(uint64_t num_replies, uint64_t most);
-  // No prompt waits: the next one that comes finds the replies as they are then.
-  void EndPrompts();
+  // Of `most` tokens of prompts that wait; 0 where none waits. No tokens: the pass is to be
+  // measured without. Alone, prompts take `most`; before the time of one was measured, an eighth of
+  // it. `tpot_seconds`: what a reply may take at most, by its own wish; 0: none says.
+  PromptRoom Room(uint64_t num_replies, uint64_t most, double tpot_seconds = 0);
 
   // What a prompt's token adds to a pass; 0 before one was run.
   double prompt_token_seconds() const { return prompt_token_seconds_; }
 
  private:
   bool IsKnown(uint64_t num_replies) const;
-  // A pass without prompts. Precondition: one was measured. As the next.
+  void LearnTokens(uint64_t num_tokens, double seconds);
+  // A pass without prompts. REQUIRES: one was measured.
   double ReplyPassSeconds() const;
-  // What a pass may take on the mean, above one without prompts.
+  // What a pass may take on the mean, above one without prompts. REQUIRES: one was measured.
   double RoomOfAPass() const;
-  // The most that is saved, or owed.
+  // The most that is saved, or owed. REQUIRES: one was measured.
   double MostSaved() const;
+  void Save(double seconds);
 
   const double stall_factor_;
   uint64_t num_replies_ = 0;              // As many as the passes measured had.
   std::deque<double> reply_seconds_;      // The last passes without prompts, the oldest first.
-  std::optional<double> before_seconds_;  // Such a pass when the first prompt came that waits.
-  double saved_seconds_ = 0;              // Since then.
+  std::optional<double> before_seconds_;  // The least such median since prompts wait.
+  double saved_seconds_ = 0;              // Likewise; below 0: owed.
   uint64_t num_passes_since_ = 0;         // With replies and prompts, since the last without.
   double prompt_token_seconds_ = 0;
 };

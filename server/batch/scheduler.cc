@@ -13,6 +13,8 @@ namespace attndb::server {
 namespace {
 
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
+constexpr uint64_t kMostPassesBetween =
+    64;  // Those that take tokens of a prompt: shorter ones wait.
 
 }  // namespace
 
@@ -153,30 +155,73 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
 }
 
 void Scheduler::AddPromptParts(std::vector<Part>* parts) {
-  uint64_t num_left = 0;
-  uint64_t num_tokens = 0;
-  for (const std::shared_ptr<Turn>& turn : active_) {
-    if (turn->decodes() || !turn->awaited_.empty()) continue;
-    ++num_left;
-    num_tokens += turn->rest().size();
-  }
-  if (num_left == 0) return times_.EndPrompts();
   const uint64_t num_replies = parts->size();
-  const uint64_t most = std::min(engine_->options().ubatch_tokens - num_replies, num_tokens);
-  uint64_t budget = times_.PromptBudget(num_replies, most);
-  for (auto next = active_.begin(); next != active_.end() && budget > 0;) {
-    Turn* const turn = (next++)->get();
-    if (turn->decodes() || !turn->awaited_.empty()) continue;
-    const uint64_t share = std::max<uint64_t>(budget / num_left--, 1);
-    const Result<uint64_t> room = MakeRoomForPrompt(turn);
-    if (!room.ok()) {
-      Fail(turn, room.status());
-      continue;
+  std::vector<Turn*> prompts;
+  uint64_t num_tokens = 0;  // Those of prompts that lack memory, too: they wait.
+  double tpot = 0;
+  for (const std::shared_ptr<Turn>& turn : active_) {
+    if (!turn->decodes()) {
+      num_tokens += turn->rest().size();
+      if (turn->awaited_.empty()) prompts.push_back(turn.get());
+    } else if (const double wished = turn->request_.tpot_seconds; wished > 0) {
+      tpot = tpot == 0 ? wished : std::min(tpot, wished);
     }
-    const auto tokens = turn->rest().first(std::min({share, *room, turn->rest().size()}));
-    parts->push_back({turn, {tokens.begin(), tokens.end()}});
-    budget -= tokens.size();
   }
+  const uint64_t most = std::min(engine_->options().ubatch_tokens - num_replies, num_tokens);
+  const PromptRoom room = times_.Room(num_replies, most, tpot);
+  if (num_replies == 0) return ShareRoom(prompts, room.tokens, parts);
+  SpendRoom(&prompts, room, parts);
+}
+
+// Without replies, a pass has room for so many tokens that each prompt has its share.
+void Scheduler::ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens,
+                          std::vector<Part>* parts) {
+  uint64_t num_left = prompts.size();
+  for (Turn* const turn : prompts) {
+    const uint64_t share = std::max<uint64_t>(num_tokens / num_left--, 1);
+    num_tokens -= std::min(num_tokens, AddPromptPart(turn, share, parts));
+    if (num_tokens == 0) return;
+  }
+}
+
+// Beside replies, those that need no more than there is come first, the shortest before the others,
+// so that who continues a conversation waits for no long prompt; then one of the others has a
+// chunk, whichever has waited for the most passes. One that has waited for too many goes first.
+void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts) {
+  const uint64_t pass = counts_.num_passes + 1;
+  for (Turn* const turn : *prompts) {
+    if (turn->read_pass_ == 0) turn->read_pass_ = pass;  // It comes.
+  }
+  const auto take = [&](Turn* turn) {
+    room.tokens -= std::min(room.tokens, AddPromptPart(turn, room.tokens, parts));
+  };
+  std::ranges::stable_sort(*prompts, {}, [](const Turn* turn) { return turn->rest().size(); });
+  const auto first_long = std::ranges::find_if(
+      *prompts, [&room](const Turn* turn) { return turn->rest().size() > room.tokens; });
+  const auto next = std::min_element(first_long, prompts->end(), [](const Turn* a, const Turn* b) {
+    return a->read_pass_ < b->read_pass_;
+  });
+  Turn* const long_one = next == prompts->end() ? nullptr : *next;
+  if (long_one != nullptr && room.tokens > 0 && pass - long_one->read_pass_ > kMostPassesBetween) {
+    return take(long_one);
+  }
+  for (auto turn = prompts->begin(); turn != first_long; ++turn) {
+    if ((*turn)->rest().size() <= room.tokens) take(*turn);
+  }
+  if (long_one != nullptr && room.tokens >= room.chunk) take(long_one);
+}
+
+// So many tokens of the turn's prompt, as far as there is room in its window: how many.
+uint64_t Scheduler::AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts) {
+  const Result<uint64_t> room = MakeRoomForPrompt(turn);
+  if (!room.ok()) {
+    Fail(turn, room.status());
+    return 0;
+  }
+  const auto tokens = turn->rest().first(std::min({most, *room, turn->rest().size()}));
+  parts->push_back({turn, {tokens.begin(), tokens.end()}});
+  turn->read_pass_ = counts_.num_passes + 1;
+  return tokens.size();
 }
 
 // Room for the rest of the prompt, or a part of it, in a session that attends to all it has.

@@ -2,8 +2,9 @@
 //
 // Method:  each pass takes one token of every turn that replies; and, every few passes, tokens of
 //          prompts: so many that passes take on the mean at most stall_factor times as long as
-//          before the prompt came (pass_times.h). Turns whose prompts are read share them evenly.
-//          As in Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
+//          before the prompt came (pass_times.h): prompts that this suffices for first, then one of
+//          the others, in turns. Where none replies they share the pass evenly. As in
+//          Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
@@ -13,7 +14,7 @@
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
 //          of a request does not depend on how its neighbours cut its prompt into passes, but for
 //          the rounding of the engine's matrix products: attention has the same bits.
-// Limits:  max_turns in passes, max_waiting before them; more are refused.
+// Limits:  EngineOptions::max_sessions in passes, max_waiting before them; more are refused.
 // Threads: Add, Wake and the counts are thread-safe. The engine belongs to the scheduler's thread.
 #ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_
 #define ATTNDB_SERVER_BATCH_SCHEDULER_H_
@@ -88,6 +89,9 @@ class Scheduler {
   void AwaitStores();
   void AddReplyParts(std::vector<Part>* parts);
   void AddPromptParts(std::vector<Part>* parts);
+  void ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens, std::vector<Part>* parts);
+  void SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts);
+  uint64_t AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts);
   static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);

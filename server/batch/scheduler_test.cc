@@ -350,6 +350,27 @@ TEST_F(SchedulerTest, PromptsShareTheBudget) {
   EXPECT_THAT(started, ElementsAre("short", "middle", "long"));
 }
 
+TEST_F(SchedulerTest, BesideRepliesShortPromptsComeFirstAndLongOnesInTurns) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.ubatch_tokens = 24;  // A long one takes many passes, however short these are.
+  Open("llama", options);
+  StartScheduler();
+  const auto reply = Add(Request("reply", 1, 1, Greedy(900)), [this] { gate_.Await(); });
+  ASSERT_TRUE(reply->AwaitStart());
+  std::vector<std::string> started;  // The scheduler's thread alone writes it.
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  const std::vector<std::pair<std::string, size_t>> prompts = {
+      {"longest", 900}, {"long", 300}, {"short", 10}};
+  for (const auto& [id, num_tokens] : prompts) {
+    listeners.push_back(Add(Request(id, num_tokens, num_tokens, Greedy(1)),
+                            [&started, id = id] { started.push_back(id); }));
+  }
+  gate_.Set();
+  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_THAT(started, ElementsAre("short", "long", "longest"));
+  ASSERT_TRUE(reply->AwaitEnd());
+}
+
 // K and V of all layers of a stored context, one behind the other.
 std::vector<float> StoredKv(const llama::LlamaEngine& engine, const DB& db, const std::string& id,
                             std::vector<TokenId> tokens) {

@@ -123,6 +123,7 @@ class Turn {
 
   // The scheduler's.
   uint64_t num_run_ = 0;     // Tokens of rest_.
+  uint64_t read_pass_ = 0;   // The last that took tokens of its prompt; first, that which met it.
   uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.
   std::unique_ptr<llama::Reply> reply_;
   double first_token_seconds_ = 0;  // When it came.

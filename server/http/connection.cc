@@ -344,11 +344,8 @@ void ConnectionOf<Stream>::OnRequest(error_code error) {
 // Answers what could not be read, and closes: what follows can't be told from the rest of it.
 template <typename Stream>
 void ConnectionOf<Stream>::Refuse(int status, std::string_view why) {
-  std::string text(why);
-  std::replace(text.begin(), text.end(), '"', '\'');
-  Response response = {.status = status};
-  response.body = R"({"error":{"message":")" + text +
-                  R"(","type":"invalid_request_error","code":)" + std::to_string(status) + "}}";
+  const Response response = RefusalOf(status, why);
+  if (setup_->options.on_refused) setup_->options.on_refused(status);
   deadline_.cancel();
   closes_when_sent_ = true;
   lingers_ = true;

@@ -51,6 +51,7 @@ class BeastListener final : public Listener {
   Status LoadTls();
   void Accept();
   void OnSocket(error_code error, Tcp::socket socket);
+  void RefuseSocket(Tcp::socket* socket);
   void Keep(const std::shared_ptr<Connection>& connection);
   // Runs `step` on each connection that there is.
   template <typename Step>
@@ -131,13 +132,23 @@ void BeastListener::OnSocket(error_code error, Tcp::socket socket) {
     return;
   }
   if (setup_.num_connections >= setup_.options.max_connections) {
-    const Response busy = {.status = 503, .headers = {{"Retry-After", "1"}}};
-    asio::write(socket, asio::buffer(HeadOf(busy, 0, false)), error);  // Into the socket's buffer.
+    RefuseSocket(&socket);
   } else {
     socket.set_option(Tcp::no_delay(true), error);
     Keep(StartConnection(std::move(socket), &setup_));
   }
   Accept();
+}
+
+// One connection too many. With TLS there is nobody yet to tell: it is closed.
+void BeastListener::RefuseSocket(Tcp::socket* socket) {
+  constexpr int kBusy = 503;
+  if (setup_.options.on_refused) setup_.options.on_refused(kBusy);
+  if (setup_.tls != nullptr) return;
+  Response busy = RefusalOf(kBusy, "there are too many connections; try again later");
+  busy.headers.emplace_back("Retry-After", "1");
+  error_code error;  // It goes into the socket's buffer, or nowhere.
+  asio::write(*socket, asio::buffer(HeadOf(busy, busy.body.size(), false) + busy.body), error);
 }
 
 void BeastListener::Keep(const std::shared_ptr<Connection>& connection) {

@@ -37,6 +37,9 @@ struct ListenerOptions {
   std::chrono::seconds idle_timeout{120};         // Between requests.
   std::chrono::seconds write_timeout{60};         // In which a reader must take something.
   std::chrono::seconds ping_interval{15};  // A comment in event streams that have nothing to say.
+  // Told the status of what is answered without a handler: what is no request, comes too late or is
+  // too long, and connections beyond max_connections. May be null; from any thread.
+  std::function<void(int)> on_refused;
 };
 
 class Listener {

@@ -60,7 +60,9 @@ TEST(ListenerTest, APortIsFreeAgainAtOnce) {
 }
 
 TEST(ListenerTest, MoreThanSoManyConnectionsAreRefused) {
-  const auto listener = Listen({.max_connections = 2}, Echo);
+  std::atomic<int> refused = 0;
+  const auto listener = Listen(
+      {.max_connections = 2, .on_refused = [&refused](int status) { refused = status; }}, Echo);
   ASSERT_NE(listener, nullptr);
   auto first = std::make_unique<RawClient>(listener->port());
   RawClient second(listener->port());
@@ -72,6 +74,8 @@ TEST(ListenerTest, MoreThanSoManyConnectionsAreRefused) {
     const RawAnswer answer = third.ReadAnswer();
     EXPECT_EQ(answer.status, 503);
     EXPECT_TRUE(answer.headers.contains("retry-after"));
+    EXPECT_THAT(answer.body, HasSubstr("too many connections"));
+    EXPECT_EQ(refused, 503);
     EXPECT_TRUE(third.AtEnd());
   }
   first.reset();

@@ -1,5 +1,6 @@
 #include "server/http/message_text.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 
@@ -77,6 +78,15 @@ std::string HeadOf(const Response& response, size_t length, bool keep_alive) {
   }
   AddField("Connection", keep_alive ? "keep-alive" : "close", &head);
   return head + "\r\n";
+}
+
+Response RefusalOf(int status, std::string_view why) {
+  std::string text(why);
+  std::replace(text.begin(), text.end(), '"', '\'');
+  Response response = {.status = status};
+  response.body = R"({"error":{"message":")" + text +
+                  R"(","type":"invalid_request_error","code":)" + std::to_string(status) + "}}";
+  return response;
 }
 
 std::string ChunkOf(std::string_view piece) {

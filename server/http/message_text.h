@@ -28,6 +28,9 @@ inline constexpr size_t kToItsEnd = SIZE_MAX - 1;
 // body. Header values with line ends in them are left out.
 std::string HeadOf(const Response& response, size_t length, bool keep_alive);
 
+// The answer to what is no request, or one too many: its body is as those of the routes' errors.
+Response RefusalOf(int status, std::string_view why);
+
 // One piece of a chunked body, and its end.
 std::string ChunkOf(std::string_view piece);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";

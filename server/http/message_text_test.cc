@@ -16,6 +16,13 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+TEST(MessageTextTest, ARefusalIsAnErrorOfTheInterface) {
+  const Response response = RefusalOf(413, "the body is \"long\"");
+  EXPECT_EQ(response.status, 413);
+  EXPECT_EQ(response.body, R"({"error":{"message":"the body is 'long'",)"
+                           R"("type":"invalid_request_error","code":413}})");
+}
+
 TEST(MessageTextTest, AHeadHasStatusFieldsAndAnEmptyLine) {
   const Response response = {.status = 429, .headers = {{"Retry-After", "3"}}};
   EXPECT_EQ(HeadOf(response, 12, true),

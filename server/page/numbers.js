@@ -50,7 +50,7 @@ function hitRate(from, to) {
   return asked > 0 ? added(from, to, "attndb_cached_tokens_total") / asked : null;
 }
 
-// Replies count when they end, so that a speed is of the replies that ended meanwhile.
+// Each token counts when it is sampled.
 function tokensPerSecond(from, to) {
   return added(from, to, "attndb_reply_tokens_total") / (to.seconds - from.seconds);
 }

@@ -10,8 +10,8 @@
 //         decide lies in runs that round otherwise, here or at most over all tokens that were
 //         judged: batch_spread with one token a pass, with eight and with all; own_spread with
 //         flash attention and without, as `ask --check` has it. Null where no token differs, and
-//         where none differs by more than a batch_spread that was found before: nothing is left to
-//         be shown there, and runs that round otherwise take four times as long.
+//         where a batch_spread was found that is larger than all gaps so far: nothing is left to be
+//         shown there, and runs that round otherwise take four times as long.
 //         (One token and eight give equal bits with some kernels of ggml, and then no spread.)
 //         The last token of a reply is not judged: it may be one of words that were cut.
 // Prints "text": the whole context, control tokens too. "replies": the texts of all its replies.
@@ -152,7 +152,8 @@ class Judge {
       (*json)["differences"].push_back({{"index", choice.index}, {"gap", choice.gap}});
     }
     (*json)["largest_gap"] = largest;
-    if (largest <= batch_spread_) return Status::Ok();
+    largest_gap_ = std::max(largest_gap_, largest);
+    if (largest_gap_ <= batch_spread_) return Status::Ok();
     ATTNDB_ASSIGN_OR_RETURN(const double batches, Spread(tokens, choices, kOtherBatches));
     ATTNDB_ASSIGN_OR_RETURN(const double kernels, Spread(tokens, choices, kOtherKernels));
     batch_spread_ = std::max(batch_spread_, batches);
@@ -181,28 +182,11 @@ class Judge {
     return spread;
   }
 
-  // How far apart each choice's gap lies: in the run that judges, and in those of `ways`.
-  Result<std::vector<double>> Spreads(const Tokens& tokens, const std::vector<Choice>& choices,
-                                      std::span<const Way> ways) const {
-    std::vector<double> least;
-    for (const Choice& choice : choices) least.push_back(choice.gap);
-    std::vector<double> most = least;
-    for (const Way& way : ways) {
-      ATTNDB_ASSIGN_OR_RETURN(const llama::LogitRows rows, RunPlain(*engine_, tokens, way));
-      for (size_t i = 0; i < choices.size(); ++i) {
-        const Choice& choice = choices[i];
-        const double gap = llama::GapOf(rows[choice.index - 1], choice.best, choice.rival);
-        least[i] = std::min(least[i], gap);
-        most[i] = std::max(most[i], gap);
-      }
-    }
-    for (size_t i = 0; i < choices.size(); ++i) most[i] -= least[i];
-    return most;
-  }
-
   const llama::LlamaEngine* const engine_;
   const DB* const db_;
-  double batch_spread_ = 0;  // The largest that was found.
+  // The largest that were found.
+  double batch_spread_ = 0;
+  double largest_gap_ = 0;
 };
 
 int Main(const std::string& store) {
