@@ -70,17 +70,17 @@ class Bench:
         return auto
 
     def together(self) -> Figures:
-        return self.decode(8, self.pick(4000, 500), 64)
+        return self.decode(8, self.pick(4000, 500), 64, self.pick(5, 2))
 
     def alone(self) -> Figures:
-        return self.decode(1, 60, 128)
+        return self.decode(1, 60, 128, self.pick(25, 2))  # Short ones: they vary by a tenth.
 
-    def decode(self, num: int, num_tokens: int, reply: int) -> Figures:
+    def decode(self, num: int, num_tokens: int, reply: int, rounds: int) -> Figures:
         attndb, llama = self.attndb(), self.llama(num_tokens + 512, num)
         with running(attndb, llama):
             conversations = self.texts(attndb).conversations(num, num_tokens)
             return scenarios.decode_together([attndb, self.with_auto(attndb), llama],
-                                             conversations, reply, self.pick(5, 2))
+                                             conversations, reply, rounds)
 
     def long(self) -> Figures:
         """One conversation of 32K tokens. What each has read of it is kept for the next run."""
