@@ -12,8 +12,8 @@ namespace {
 constexpr uint64_t kUnmeasuredShare = 8;
 constexpr size_t kMostMeasured = 9;
 constexpr uint64_t kPassesEach = 3;  // With prompts, for each that is measured without.
-constexpr double kPlanned = 0.95;    // Of what the factor leaves: replies deepen before it is seen.
-constexpr double kLeast = 0.2;       // The same of what a pass takes now, where less is left,
+constexpr double kPlanned = 0.95;  // Share of the factor's room: replies deepen before it is seen.
+constexpr double kLeast = 0.2;     // The same of what a pass takes now, where less is left,
 constexpr double kLeastAdded = 0.1;  // and at least this part of a pass, whatever the factor.
 constexpr double kChunk = 16;        // Tokens: reading what is before them costs a few.
 constexpr double kSavingPasses = 16;

@@ -44,9 +44,10 @@ class PassTimes {
   // What a pass has run, and how long it took.
   void Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds);
 
-  // Of `most` tokens of prompts that wait; 0 where none waits. No tokens: the pass is to be
-  // measured without. Alone, prompts take `most`; before the time of one was measured, an eighth of
-  // it. `tpot_seconds`: what a reply may take at most, by its own wish; 0: none says.
+  // What may be taken of `most` tokens of prompts that wait; 0 where none waits. No tokens: the
+  // pass is to be measured without. Alone, prompts take `most`; before the time of one was
+  // measured, an eighth of it. `tpot_seconds`: what a reply may take at most, by its own wish; 0:
+  // none says.
   PromptRoom Room(uint64_t num_replies, uint64_t most, double tpot_seconds = 0);
 
   // What a prompt's token adds to a pass; 0 before one was run.
