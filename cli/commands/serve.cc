@@ -84,10 +84,10 @@ class ServeCommand : public Command {
     flags->Add({"--fixed-plan", "", "Requests may not name a plan"}, &fixed_plan_);
     flags->Add({"--sessions", "N", "Requests in one pass of the model, at most (default: 16)"},
                &num_sessions_, 1U, kMaxSessions);
-    flags->Add(
-        {"--stall-factor", "X",
-         "Replies take on the mean so many times as long while prompts are read (default: 2)"},
-        &options_.scheduler.stall_factor, kLeastStall, kMostStall);
+    flags->Add({"--stall-factor", "X",
+                "Replies take on the mean at most so many times as long while prompts are read "
+                "(default: 2)"},
+               &options_.scheduler.stall_factor, kLeastStall, kMostStall);
     flags->Add(
         {"--max-tokens", "N", "Tokens of a reply whose request says nothing (default: 4096)"},
         &options_.max_tokens, 1U, uint32_t{1} << 30);

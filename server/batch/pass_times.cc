@@ -39,12 +39,9 @@ double PassTimes::RoomOfAPass() const {
   return std::max(planned - now, std::max(kLeast * added, kLeastAdded) * now);
 }
 
-double PassTimes::MostSaved() const {
-  return std::max(kSavingPasses * RoomOfAPass(), prompt_token_seconds_);
-}
-
-void PassTimes::Save(double seconds) {
-  saved_seconds_ = std::clamp(saved_seconds_ + seconds, -MostSaved(), MostSaved());
+void PassTimes::EndPrompts() {
+  before_seconds_.reset();
+  saved_seconds_ = 0;
 }
 
 void PassTimes::LearnTokens(uint64_t num_tokens, double seconds) {
@@ -57,8 +54,7 @@ void PassTimes::LearnTokens(uint64_t num_tokens, double seconds) {
 void PassTimes::Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double seconds) {
   if (num_replies == 0) {
     reply_seconds_.clear();  // Those that come will be others.
-    before_seconds_.reset();
-    saved_seconds_ = 0;
+    EndPrompts();
     return LearnTokens(num_prompt_tokens, seconds);
   }
   if (num_prompt_tokens == 0) {
@@ -73,7 +69,11 @@ void PassTimes::Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double s
   }
   if (!IsKnown(num_replies)) return;
   const double added = seconds - ReplyPassSeconds();
-  if (before_seconds_) Save(RoomOfAPass() - added);
+  if (before_seconds_) {
+    const double room = RoomOfAPass();
+    const double most = std::max(kSavingPasses * room, prompt_token_seconds_);
+    saved_seconds_ = std::clamp(saved_seconds_ + room - added, -most, most);
+  }
   if (num_prompt_tokens == 0) return;
   ++num_passes_since_;
   LearnTokens(num_prompt_tokens, added);
@@ -81,8 +81,7 @@ void PassTimes::Learn(uint64_t num_replies, uint64_t num_prompt_tokens, double s
 
 PromptRoom PassTimes::Room(uint64_t num_replies, uint64_t most, double tpot_seconds) {
   if (most == 0) {
-    before_seconds_.reset();
-    saved_seconds_ = 0;
+    EndPrompts();
     return {};
   }
   if (num_replies == 0) return {.tokens = most};
@@ -92,9 +91,10 @@ PromptRoom PassTimes::Room(uint64_t num_replies, uint64_t most, double tpot_seco
   if (prompt_token_seconds_ == 0) {
     return {.tokens = std::max<uint64_t>(most / kUnmeasuredShare, 1)};
   }
+  const double room = RoomOfAPass();
   const auto tokens_in = [this](double seconds) { return seconds / prompt_token_seconds_; };
-  double tokens = std::min(tokens_in(saved_seconds_ + RoomOfAPass()), static_cast<double>(most));
-  double chunk = std::min(kChunk, tokens_in(kSavingPasses * RoomOfAPass()));
+  double tokens = std::min(tokens_in(saved_seconds_ + room), static_cast<double>(most));
+  double chunk = std::min(kChunk, tokens_in(kSavingPasses * room));
   if (tpot_seconds > now) {  // Where replies alone take longer, waiting would bring nothing.
     const double wished = std::max(tokens_in(tpot_seconds - now), 1.0);
     tokens = std::min(tokens, wished);

@@ -60,9 +60,8 @@ class PassTimes {
   double ReplyPassSeconds() const;
   // What a pass may take on the mean, above one without prompts. REQUIRES: one was measured.
   double RoomOfAPass() const;
-  // The most that is saved, or owed. REQUIRES: one was measured.
-  double MostSaved() const;
-  void Save(double seconds);
+  // What comes next finds the replies as they are then: nothing is saved, or owed.
+  void EndPrompts();
 
   const double stall_factor_;
   uint64_t num_replies_ = 0;              // As many as the passes measured had.

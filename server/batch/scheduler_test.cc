@@ -44,6 +44,19 @@ class SchedulerTest : public BatchTest {
     const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
     ASSERT_TRUE(blocking->AwaitStart());
   }
+  // Adds turns with prompts of so many tokens, and opens the gate: in which order they begin.
+  std::vector<std::string> OrderOf(const std::vector<std::pair<std::string, size_t>>& prompts,
+                                   uint32_t max_tokens) {
+    std::vector<std::string> started;  // The scheduler's thread alone writes it.
+    std::vector<std::shared_ptr<RecordingListener>> listeners;
+    for (const auto& [id, num_tokens] : prompts) {
+      listeners.push_back(Add(Request(id, num_tokens, num_tokens, Greedy(max_tokens)),
+                              [&started, id = id] { started.push_back(id); }));
+    }
+    gate_.Set();
+    for (const auto& listener : listeners) EXPECT_TRUE(listener->AwaitEnd());
+    return started;
+  }
   // Keeps a conversation whose store lacks room, and waits for a Compact that does not go on until
   // `compact_goes_on_` is set. Nothing else merges what it finds.
   void StoreBehindACompact() {
@@ -337,17 +350,8 @@ TEST_F(SchedulerTest, PromptsShareTheBudget) {
   Open();
   StartScheduler();
   Block();
-  std::vector<std::string> started;  // The scheduler's thread alone writes it.
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  const std::vector<std::pair<std::string, size_t>> prompts = {
-      {"long", 600}, {"middle", 200}, {"short", 15}};
-  for (const auto& [id, num_tokens] : prompts) {
-    listeners.push_back(Add(Request(id, num_tokens, num_tokens, Greedy(2)),
-                            [&started, id = id] { started.push_back(id); }));
-  }
-  gate_.Set();
-  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
-  EXPECT_THAT(started, ElementsAre("short", "middle", "long"));
+  EXPECT_THAT(OrderOf({{"long", 600}, {"middle", 200}, {"short", 15}}, 2),
+              ElementsAre("short", "middle", "long"));
 }
 
 TEST_F(SchedulerTest, BesideRepliesShortPromptsComeFirstAndLongOnesInTurns) {
@@ -357,17 +361,8 @@ TEST_F(SchedulerTest, BesideRepliesShortPromptsComeFirstAndLongOnesInTurns) {
   StartScheduler();
   const auto reply = Add(Request("reply", 1, 1, Greedy(900)), [this] { gate_.Await(); });
   ASSERT_TRUE(reply->AwaitStart());
-  std::vector<std::string> started;  // The scheduler's thread alone writes it.
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  const std::vector<std::pair<std::string, size_t>> prompts = {
-      {"longest", 900}, {"long", 300}, {"short", 10}};
-  for (const auto& [id, num_tokens] : prompts) {
-    listeners.push_back(Add(Request(id, num_tokens, num_tokens, Greedy(1)),
-                            [&started, id = id] { started.push_back(id); }));
-  }
-  gate_.Set();
-  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
-  EXPECT_THAT(started, ElementsAre("short", "long", "longest"));
+  EXPECT_THAT(OrderOf({{"longest", 900}, {"long", 300}, {"short", 10}}, 1),
+              ElementsAre("short", "long", "longest"));
   ASSERT_TRUE(reply->AwaitEnd());
 }
 

@@ -153,7 +153,8 @@ class Judge {
     }
     (*json)["largest_gap"] = largest;
     largest_gap_ = std::max(largest_gap_, largest);
-    if (largest_gap_ <= batch_spread_) return Status::Ok();
+    const bool differs = !(*json)["differences"].empty();
+    if (!differs || largest_gap_ <= batch_spread_) return Status::Ok();
     ATTNDB_ASSIGN_OR_RETURN(const double batches, Spread(tokens, choices, kOtherBatches));
     ATTNDB_ASSIGN_OR_RETURN(const double kernels, Spread(tokens, choices, kOtherKernels));
     batch_spread_ = std::max(batch_spread_, batches);
