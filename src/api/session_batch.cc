@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "attention/batch/call_queue.h"
 #include "attndb/units.h"
 #include "common/check.h"
+#include "common/event_count.h"
 #include "common/mutex.h"
 #include "common/thread_pool.h"
 #include "session/session_handle.h"
@@ -50,9 +50,10 @@ Status CheckPart(uint32_t part, uint32_t num_parts) {
   return Status::InvalidArgument("part " + FormatCount(part) + " of " + Counted(num_parts, "part"));
 }
 
-// Counts a part. Errors: all have come before, so that it is of another step.
-Status CountPart(LayerId layer, uint32_t num_parts, std::atomic<uint32_t>* num_seen) {
-  if (num_seen->fetch_add(1) < num_parts) return Status::Ok();
+// Counts a part and says how many came before. Errors: all did, so that it is of another step.
+Result<uint32_t> CountPart(LayerId layer, uint32_t num_parts, std::atomic<uint32_t>* num_seen) {
+  const uint32_t num_before = num_seen->fetch_add(1);
+  if (num_before < num_parts) return num_before;
   return Status::FailedPrecondition("all " + Counted(num_parts, "part") + " of layer " +
                                     std::to_string(layer) +
                                     " were called before; a batch is one step: make another");
@@ -70,11 +71,14 @@ struct SessionBatch::Impl {
     Mutex mutex;
     Status status ATTNDB_GUARDED_BY(mutex);
   };
-  // A layer's calls: filled by the first thread that comes to work them off.
+  // A layer's calls: filled by the first thread that comes to work them off. The others wait for
+  // some microseconds, awake: one that slept would be woken later than it takes to attend to a
+  // short context, in each layer of each token.
   struct Layer {
     std::atomic<uint32_t> num_appended = 0;  // Parts that have come.
     std::atomic<uint32_t> num_attended = 0;
-    std::once_flag filled;
+    std::atomic<bool> is_filled = false;  // Set once the queue is; who sees it set sees the queue.
+    EventCount filled;
     attention::CallQueue queue;
   };
 
@@ -145,7 +149,7 @@ Status SessionBatch::AppendPart(LayerId layer, const TensorView& k, const Tensor
   ATTNDB_RETURN_IF_ERROR(CheckPart(part, num_parts));
   ATTNDB_RETURN_IF_ERROR(impl_->CheckRows(layer, "k", k.rows()));
   ATTNDB_RETURN_IF_ERROR(impl_->CheckRows(layer, "v", v.rows()));
-  ATTNDB_RETURN_IF_ERROR(CountPart(layer, num_parts, &impl_->layers[layer].num_appended));
+  ATTNDB_RETURN_IF_ERROR(CountPart(layer, num_parts, &impl_->layers[layer].num_appended).status());
   for (size_t i = part; i < impl_->members.size(); i += num_parts) {
     Impl::Member& member = impl_->members[i];
     if (member.failed.load()) continue;
@@ -163,8 +167,15 @@ Status SessionBatch::AttendPart(LayerId layer, const TensorView& q, const Mutabl
   ATTNDB_RETURN_IF_ERROR(impl_->CheckRows(layer, "q", q.rows()));
   ATTNDB_RETURN_IF_ERROR(impl_->CheckRows(layer, "out", out.rows()));
   Impl::Layer& of_layer = impl_->layers[layer];
-  ATTNDB_RETURN_IF_ERROR(CountPart(layer, num_parts, &of_layer.num_attended));
-  std::call_once(of_layer.filled, [&] { impl_->Fill(layer, out, num_parts); });
+  ATTNDB_ASSIGN_OR_RETURN(const uint32_t num_before,
+                          CountPart(layer, num_parts, &of_layer.num_attended));
+  if (num_before == 0) {
+    impl_->Fill(layer, out, num_parts);
+    of_layer.is_filled.store(true);
+    of_layer.filled.WakeAll();
+  } else {
+    of_layer.filled.Await([&of_layer] { return of_layer.is_filled.load(); });
+  }
   while (const std::optional<attention::CallPart> task = of_layer.queue.Next()) {
     Impl::Member& member = impl_->members[task->call];
     float* const rows_lse = lse == nullptr ? nullptr : lse + member.first_row * q.heads();

@@ -11,7 +11,7 @@ uint64_t WorkOf(const QueuedCall& call) { return call.num_rows * call.num_tokens
 
 // Threads that are worth joining in one call: the work of a part must outweigh what joining costs.
 uint32_t PartsOf(const QueuedCall& call, uint32_t num_threads) {
-  constexpr uint64_t kRowsTimesTokens = 1024;  // A part, at least.
+  constexpr uint64_t kRowsTimesTokens = 64;  // A part, at least.
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(WorkOf(call) / kRowsTimesTokens, 1, num_threads));
 }

@@ -47,7 +47,7 @@ TEST(CallQueueTest, ReadyCallsComeFirstThenTheLongest) {
 TEST(CallQueueTest, CallsThatWaitAreBegunSideBySide) {
   const std::vector<QueuedCall> calls = {
       {.number = 0, .num_rows = 1, .num_tokens = 9000, .is_ready = false},
-      {.number = 1, .num_rows = 1, .num_tokens = 2048, .is_ready = false},
+      {.number = 1, .num_rows = 1, .num_tokens = 128, .is_ready = false},
       {.number = 2, .num_rows = 1, .num_tokens = 9000},
       {.number = 3, .num_rows = 1, .num_tokens = 100, .is_ready = false}};
   CallQueue queue;
@@ -78,9 +78,9 @@ TEST(CallQueueTest, ACallIsCutByItsOwnSize) {
   };
   for (const size_t num_others : {size_t{0}, size_t{1}, size_t{20}}) {
     EXPECT_EQ(num_parts(1, 1, 8, num_others), 1u);
-    EXPECT_EQ(num_parts(1, 2047, 8, num_others), 1u);
-    EXPECT_EQ(num_parts(1, 2048, 8, num_others), 2u);
-    EXPECT_EQ(num_parts(8, 1000, 8, num_others), 7u);
+    EXPECT_EQ(num_parts(1, 127, 8, num_others), 1u);
+    EXPECT_EQ(num_parts(1, 128, 8, num_others), 2u);
+    EXPECT_EQ(num_parts(8, 60, 8, num_others), 7u);
     EXPECT_EQ(num_parts(512, 100'000, 8, num_others), 8u);
     EXPECT_EQ(num_parts(512, 100'000, 1, num_others), 1u);
   }
