@@ -23,10 +23,31 @@ constexpr uint64_t kLeastStride = 16;
 constexpr uint64_t kLeastPieces = 8;
 constexpr uint64_t kMostPieces = DrawOperator::kMostSampled / kPieceTokens;
 
-uint64_t PieceStride(uint64_t num_pieces) {
-  const uint64_t wanted = std::clamp(num_pieces / kLeastStride, kLeastPieces, kMostPieces);
-  return std::max<uint64_t>(1, (num_pieces + wanted - 1) / wanted);
-}
+// Pieces of some tokens, one a stride. Those of estimates are blocks of theirs, so that none is
+// read for a part of it.
+class Pieces {
+ public:
+  explicit Pieces(TokenRange tokens)
+      : tokens_(tokens),
+        first_(tokens.begin / kPieceTokens),
+        num_pieces_((tokens.end + kPieceTokens - 1) / kPieceTokens - first_) {
+    const uint64_t wanted = std::clamp(num_pieces_ / kLeastStride, kLeastPieces, kMostPieces);
+    stride_ = std::max<uint64_t>(1, (num_pieces_ + wanted - 1) / wanted);
+  }
+
+  uint64_t size() const { return (num_pieces_ + stride_ - 1) / stride_; }
+  // Not always the same one of a stride, in case scores repeat.
+  TokenRange operator[](uint64_t i) const {
+    const uint64_t piece = first_ + std::min(i * stride_ + i % stride_, num_pieces_ - 1);
+    return Intersect({piece * kPieceTokens, (piece + 1) * kPieceTokens}, tokens_);
+  }
+
+ private:
+  const TokenRange tokens_;
+  const uint64_t first_;
+  const uint64_t num_pieces_;
+  uint64_t stride_ = 1;
+};
 
 }  // namespace
 
@@ -35,24 +56,30 @@ uint64_t PieceStride(uint64_t num_pieces) {
 Result<uint64_t> DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share,
                                            Part* part) {
   Scratch& scratch = ScratchOf(part);
-  const uint64_t num_tokens = tokens.end - tokens.begin;
-  const uint64_t num_pieces = (num_tokens + kPieceTokens - 1) / kPieceTokens;
-  const uint64_t stride = PieceStride(num_pieces);
+  const std::span<const HeadRun> runs = call_->HeadRuns(unit.kv_head);
+  const Pieces pieces(tokens);
   uint64_t count = 0;
-  for (uint64_t i = 0; i * stride < num_pieces; ++i) {
-    // Not always the same one of a stride, in case scores repeat.
-    const uint64_t piece = std::min(i * stride + i % stride, num_pieces - 1);
-    const uint64_t begin = tokens.begin + piece * kPieceTokens;
-    const TokenRange range = {begin, std::min(begin + kPieceTokens, tokens.end)};
-    ATTNDB_RETURN_IF_ERROR(ForEachTile<kTileTokens>(
-        call_->HeadRuns(unit.kv_head), range, [&](const HeadRun& run, TokenRange tile) {
+  FetchEstimates(runs, pieces[0]);
+  for (uint64_t i = 0; i < pieces.size(); ++i) {
+    if (i + 1 < pieces.size()) FetchEstimates(runs, pieces[i + 1]);
+    ATTNDB_RETURN_IF_ERROR(
+        ForEachTile<kTileTokens>(runs, pieces[i], [&](const HeadRun& run, TokenRange tile) {
           const size_t place = count;
           count += tile.end - tile.begin;
           return scratch.scorer.Score(run, tile, {scratch.sample + place, kMostSampled});
         }));
   }
-  *share = static_cast<double>(num_tokens) / static_cast<double>(count);
+  *share = static_cast<double>(tokens.end - tokens.begin) / static_cast<double>(count);
   return count;
+}
+
+// No stream of memory leads from one piece to the next: each is asked for while another is scored.
+void DrawOperator::FetchEstimates(std::span<const HeadRun> runs, TokenRange tokens) const {
+  for (const HeadRun& run : runs) {
+    const TokenRange some = Intersect(tokens, run.tokens);
+    if (run.estimates == nullptr || some.begin >= some.end) continue;
+    run.estimates->Fetch(call_->plan().bits, run.RowOf(some.begin), some.end - some.begin);
+  }
 }
 
 // By q head, the threshold of what all ranges of the unit keep together.

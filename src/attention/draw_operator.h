@@ -72,6 +72,7 @@ class DrawOperator final : public Operator {
   Status FindThresholds(const WorkUnit& unit, Part* part);
   Status TakeThresholds(uint32_t unit_idx, Part* part);
   Result<uint64_t> ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
+  void FetchEstimates(std::span<const HeadRun> runs, TokenRange tokens) const;
   Status KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
   Status KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
                     kernels::KeptTokens* kept, Part* part);

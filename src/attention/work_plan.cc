@@ -87,10 +87,14 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
       items.push_back({first_unit + head, 0});
       units.push_back({head, first_row, end_row - first_row, tokens, num_ranges_max});
     }
-    for (uint32_t head = 0; head < sizes.num_kv_heads; ++head) {
-      for (uint32_t range = 1; range < num_ranges_max; ++range) {
-        items.push_back({first_unit + head, range});
-      }
+    // So many units are finished at the same time in the end, one by each part.
+    const uint32_t num_last = std::min(sizes.num_kv_heads, sizes.num_parts);
+    const uint32_t first_last = first_unit + sizes.num_kv_heads - num_last;
+    for (uint32_t unit = first_unit; unit < first_last; ++unit) {
+      for (uint32_t range = 1; range < num_ranges_max; ++range) items.push_back({unit, range});
+    }
+    for (uint32_t range = 1; range < num_ranges_max; ++range) {
+      for (uint32_t i = 0; i < num_last; ++i) items.push_back({first_last + i, range});
     }
   }
 }

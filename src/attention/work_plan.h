@@ -52,7 +52,8 @@ struct WorkPlan {
   std::vector<WorkUnit> units;
   // Items in the order of execution: longest units first. For units of equal length, all first
   // ranges come first, so that what a first range finds for its unit is there when the others
-  // begin; then one unit after another, so that some are finished while others are still read.
+  // begin; then one unit after another, so that some are finished while others are still read, and
+  // the last ones side by side, one for each part: no part waits while another finishes the last.
   std::vector<WorkItem> items;
   uint64_t rows_per_unit_max = 0;
   uint32_t num_ranges_max = 0;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace attndb::attention {
 namespace {
@@ -60,6 +62,21 @@ TEST(WorkPlanTest, TwoPartsGetEqualShares) {
   WorkPlan plan;
   plan.Reset({3, 3, 1, 6000, 0, {}, 2});
   EXPECT_EQ(plan.items.size() % 2, 0u);
+}
+
+// All but the last units are finished while others are still read; the last, one for each part, at
+// the same time.
+TEST(WorkPlanTest, TheLastUnitsEndSideBySide) {
+  WorkPlan plan;
+  plan.Reset({3, 3, 1, 60'000, 0, {.by_row = true}, 2});
+  ASSERT_EQ(plan.num_ranges_max, 4u);
+  std::vector<std::pair<uint32_t, uint32_t>> items;
+  for (size_t i = 3; i < plan.items.size(); ++i) {
+    items.emplace_back(plan.items[i].unit, plan.items[i].range);
+  }
+  const std::vector<std::pair<uint32_t, uint32_t>> expected = {
+      {0, 1}, {0, 2}, {0, 3}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {2, 3}};
+  EXPECT_EQ(items, expected);
 }
 
 // Few rows are many units rather than few that all parts share: their blocks' states take memory.

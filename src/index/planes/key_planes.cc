@@ -12,6 +12,7 @@
 #include "index/planes/transform_choice.h"
 #include "kernels/convert.h"
 #include "kernels/hadamard.h"
+#include "kernels/prefetch.h"
 #include "kernels/score.h"
 #include "kernels/weights.h"
 
@@ -33,6 +34,12 @@ std::vector<float> RotationSigns(size_t num_channels) {
   std::vector<float> signs(2 * num_channels);
   for (float& sign : signs) sign = random.OneIn(2) ? -1.0f : 1.0f;
   return signs;
+}
+
+void FetchLines(const void* from, size_t num_bytes) {
+  constexpr size_t kLineBytes = 64;
+  const auto* const bytes = static_cast<const std::byte*>(from);
+  for (size_t i = 0; i < num_bytes; i += kLineBytes) kernels::Prefetch(bytes + i);
 }
 
 size_t NextMultiple(size_t n, size_t of) { return (n / of + 1) * of; }
@@ -151,6 +158,22 @@ void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const Est
       begin = piece_end;
     }
   });
+}
+
+void KeyPlanes::Fetch(uint32_t bits, size_t first_key, size_t num_keys) const {
+  ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
+  const size_t end = first_key + num_keys;
+  const size_t block_bytes = kernels::PlaneBlockBytes(header_.num_channels);
+  const size_t begin_byte = first_key / kPlaneKeys * block_bytes;
+  const size_t num_bytes = (end + kPlaneKeys - 1) / kPlaneKeys * block_bytes - begin_byte;
+  FetchLines(view().high + begin_byte, num_bytes);
+  if (bits == 8) FetchLines(view().low + begin_byte, num_bytes);
+  FetchLines(view().scales + first_key, num_keys * sizeof(uint16_t));
+  if (!has_block_means()) return;
+  const size_t first_block = first_key / kWeightBlock;
+  const size_t row_bytes = header_.num_channels * sizeof(uint16_t);
+  FetchLines(Piece<std::byte>(layout_.block_means) + first_block * row_bytes,
+             (kernels::NumWeightBlocks(end) - first_block) * row_bytes);
 }
 
 KeepCost KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const {

@@ -66,6 +66,7 @@ class KeyPlanes final : public KeyEstimates {
   EstimateQuery Prepare(const float* q, float* spare, std::byte* codes) const override;
   void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
+  void Fetch(uint32_t bits, size_t first_key, size_t num_keys) const override;
   KeepCost Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
