@@ -95,7 +95,7 @@ class Bench:
             llama.chat(conversation, 1)
             if not (llama.folder / slot).exists():
                 scenarios.save_slot(llama, slot)
-            return scenarios.decode_together([attndb, llama], [conversation], 48, self.pick(5, 2))
+            return scenarios.decode_together([attndb, llama], [conversation], 48, self.pick(15, 2))
 
     def next_turn(self) -> Figures:
         attndb, llama = self.attndb(), self.llama(8192, 1)
