@@ -71,12 +71,13 @@ struct SessionBatch::Impl {
     Mutex mutex;
     Status status ATTNDB_GUARDED_BY(mutex);
   };
-  // A layer's calls: filled by the first thread that comes to work them off. The others wait for
-  // some microseconds, awake: one that slept would be woken later than it takes to attend to a
-  // short context, in each layer of each token.
+  // A layer's calls: filled by the first part that comes to work them off. That takes a microsecond
+  // or two, for which the others wait awake, as event_count.h does: one that slept at once would be
+  // woken later than it takes to attend to a short context, in each layer of each token. (On a Zen
+  // 4, two threads: 3.6 % of the time of a token without context.)
   struct Layer {
     std::atomic<uint32_t> num_appended = 0;  // Parts that have come.
-    std::atomic<uint32_t> num_attended = 0;
+    std::atomic<uint32_t> num_attended = 0;  // As num_appended; the first of them fills the queue.
     std::atomic<bool> is_filled = false;  // Set once the queue is; who sees it set sees the queue.
     EventCount filled;
     attention::CallQueue queue;

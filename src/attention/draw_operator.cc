@@ -23,8 +23,8 @@ constexpr uint64_t kLeastStride = 16;
 constexpr uint64_t kLeastPieces = 8;
 constexpr uint64_t kMostPieces = DrawOperator::kMostSampled / kPieceTokens;
 
-// Pieces of some tokens, one a stride. Those of estimates are blocks of theirs, so that none is
-// read for a part of it.
+// Pieces of some tokens, one a stride. They begin at multiples of kPieceTokens, so that in a run
+// that does, too, each is a block of its estimates, and no second one is read for a part of it.
 class Pieces {
  public:
   explicit Pieces(TokenRange tokens)

@@ -87,7 +87,7 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
       items.push_back({first_unit + head, 0});
       units.push_back({head, first_row, end_row - first_row, tokens, num_ranges_max});
     }
-    // So many units are finished at the same time in the end, one by each part.
+    // Where the last unit is read alone, all parts but one wait while that one finishes it.
     const uint32_t num_last = std::min(sizes.num_kv_heads, sizes.num_parts);
     const uint32_t first_last = first_unit + sizes.num_kv_heads - num_last;
     for (uint32_t unit = first_unit; unit < first_last; ++unit) {

@@ -53,7 +53,7 @@ struct WorkPlan {
   // Items in the order of execution: longest units first. For units of equal length, all first
   // ranges come first, so that what a first range finds for its unit is there when the others
   // begin; then one unit after another, so that some are finished while others are still read, and
-  // the last ones side by side, one for each part: no part waits while another finishes the last.
+  // the last ones, one for each part, side by side, so that they are finished at the same time.
   std::vector<WorkItem> items;
   uint64_t rows_per_unit_max = 0;
   uint32_t num_ranges_max = 0;

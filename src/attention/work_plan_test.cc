@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,13 @@ void ExpectCovers(const WorkSizes& sizes) {
   }
   EXPECT_EQ(rows.size(), sizes.num_kv_heads * sizes.num_rows);
   for (const auto& [row, count] : rows) EXPECT_EQ(count, 1);
-  EXPECT_EQ(plan.items.size(), plan.units.size() * plan.num_ranges_max);
+  std::set<std::pair<uint32_t, uint32_t>> items;
+  for (const WorkItem& item : plan.items) {
+    EXPECT_TRUE(items.emplace(item.unit, item.range).second);
+    EXPECT_LT(item.unit, plan.units.size());
+    EXPECT_LT(item.range, plan.num_ranges_max);
+  }
+  EXPECT_EQ(items.size(), plan.units.size() * plan.num_ranges_max);
 }
 
 TEST(WorkPlanTest, CoversEachRowAndTokenOnce) {

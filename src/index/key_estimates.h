@@ -86,7 +86,7 @@ class KeyEstimates {
   virtual void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
 
-  // Asks for the memory of what Scan reads of some keys, which are scanned next.
+  // Asks for the memory of what Scan reads of some keys, which are scanned next. REQUIRES: as Scan.
   virtual void Fetch(uint32_t bits, size_t first_key, size_t num_keys) const = 0;
 
   // Keeps the tokens that the rule draws by the scores that Scan gives; the scores are read while

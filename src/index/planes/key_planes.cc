@@ -36,10 +36,12 @@ std::vector<float> RotationSigns(size_t num_channels) {
   return signs;
 }
 
+// Asks for the lines of memory that hold these bytes.
 void FetchLines(const void* from, size_t num_bytes) {
   constexpr size_t kLineBytes = 64;
+  const size_t before = reinterpret_cast<uintptr_t>(from) % kLineBytes;  // In the first line.
   const auto* const bytes = static_cast<const std::byte*>(from);
-  for (size_t i = 0; i < num_bytes; i += kLineBytes) kernels::Prefetch(bytes + i);
+  for (size_t i = 0; i < before + num_bytes; i += kLineBytes) kernels::Prefetch(bytes + i);
 }
 
 size_t NextMultiple(size_t n, size_t of) { return (n / of + 1) * of; }
