@@ -24,13 +24,16 @@ constexpr uint64_t kLeastPieces = 8;
 constexpr uint64_t kMostPieces = DrawOperator::kMostSampled / kPieceTokens;
 
 // Pieces of some tokens, one a stride. They begin at multiples of kPieceTokens, so that in a run
-// that does, too, each is a block of its estimates, and no second one is read for a part of it.
+// that does, too, each is a block of its estimates, and no second one is read for a part of it; or,
+// if they straddle, half a piece before. An index that draws has keys that are alike in a block:
+// halves of two tell more of all keys than one.
 class Pieces {
  public:
-  explicit Pieces(TokenRange tokens)
+  Pieces(TokenRange tokens, bool straddle)
       : tokens_(tokens),
-        first_(tokens.begin / kPieceTokens),
-        num_pieces_((tokens.end + kPieceTokens - 1) / kPieceTokens - first_) {
+        before_(straddle ? kPieceTokens / 2 : 0),
+        first_((tokens.begin + before_) / kPieceTokens),
+        num_pieces_((tokens.end + before_ + kPieceTokens - 1) / kPieceTokens - first_) {
     const uint64_t wanted = std::clamp(num_pieces_ / kLeastStride, kLeastPieces, kMostPieces);
     stride_ = std::max<uint64_t>(1, (num_pieces_ + wanted - 1) / wanted);
   }
@@ -39,15 +42,19 @@ class Pieces {
   // Not always the same one of a stride, in case scores repeat.
   TokenRange operator[](uint64_t i) const {
     const uint64_t piece = first_ + std::min(i * stride_ + i % stride_, num_pieces_ - 1);
-    return Intersect({piece * kPieceTokens, (piece + 1) * kPieceTokens}, tokens_);
+    const uint64_t end = (piece + 1) * kPieceTokens - before_;
+    return Intersect({end - std::min(end, kPieceTokens), end}, tokens_);
   }
 
  private:
   const TokenRange tokens_;
+  const uint64_t before_;
   const uint64_t first_;
   const uint64_t num_pieces_;
   uint64_t stride_ = 1;
 };
+
+bool Draws(const HeadRun& run) { return run.index != nullptr && run.index->draws() != nullptr; }
 
 }  // namespace
 
@@ -57,7 +64,7 @@ Result<uint64_t> DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange toke
                                            Part* part) {
   Scratch& scratch = ScratchOf(part);
   const std::span<const HeadRun> runs = call_->HeadRuns(unit.kv_head);
-  const Pieces pieces(tokens);
+  const Pieces pieces(tokens, std::ranges::any_of(runs, Draws));
   uint64_t count = 0;
   FetchEstimates(runs, pieces[0]);
   for (uint64_t i = 0; i < pieces.size(); ++i) {
@@ -223,7 +230,7 @@ Status DrawOperator::KeepMiddle(const WorkUnit& unit, TokenRange middle,
   for (const HeadRun& run : call_->HeadRuns(unit.kv_head)) {
     const TokenRange tokens = Intersect(middle, run.tokens);
     if (tokens.begin >= tokens.end) continue;
-    if (run.index != nullptr && run.index->draws() != nullptr) {
+    if (Draws(run)) {
       KeepByIndex(unit, run, tokens, rule, kept, part);
       continue;
     }
