@@ -145,6 +145,7 @@ class HttpServer final : public Server {
     service_.metrics = &metrics_;
     service_.admission = &admission_;
     service_.log = &log_;
+    service_.loads = &loads_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
       const bool is_large = call.request->body.size() > kLargeBody;
       boost::asio::post(is_large ? readers_ : workers_,
@@ -153,8 +154,9 @@ class HttpServer final : public Server {
     service_.run_embedding = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(embedding_, [this, call, work = std::move(work)] { Work(call, work); });
     };
-    service_.run_loading = [this](const Call& call, std::function<void()> work) {
-      boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
+    service_.run_loading = [this](const Call& call, std::function<void()> work,
+                                  std::function<bool()> is_gone) {
+      loads_.Add([this, call, work = std::move(work)] { Work(call, work); }, std::move(is_gone));
     };
     service_.run_waiting = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(waiters_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -233,6 +235,8 @@ class HttpServer final : public Server {
   // On the workers: one embedding at a time, so that another of them is free to tokenize.
   boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
+  LoadQueue loads_{
+      [this](std::function<void()> run) { boost::asio::post(loaders_, std::move(run)); }};
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;

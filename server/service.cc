@@ -87,11 +87,12 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     if (!is_unread) return AddTurn(service, turn);
     ++service->metrics->num_loading;
     std::shared_ptr<void> loading(nullptr, [service](void*) { --service->metrics->num_loading; });
-    service->run_loading(call, [service, turn, loading = std::move(loading)]() mutable {
-      if (!turn->cancelled()) service->conversations->Load(turn->session());
+    auto load = [service, turn, loading = std::move(loading)]() mutable {
+      service->conversations->Load(turn->session());
       loading.reset();
       AddTurn(service, turn);
-    });
+    };
+    service->run_loading(call, std::move(load), [turn] { return turn->cancelled(); });
   };
   ATTNDB_RETURN_IF_ERROR(
       service->gate->Enter(BytesOf(*service, *turn), begin, [turn] { return turn->cancelled(); }));
@@ -105,6 +106,7 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     ++service->metrics->num_cancelled;
     NoteEnd(service, ended, {.status = kClientGone});
     service->gate->LookForGone();
+    service->loads->LookForGone();
     service->scheduler->Wake();
   });
   return Status::Ok();

@@ -12,6 +12,7 @@
 
 #include "attndb/result.h"
 #include "server/batch/conversations.h"
+#include "server/batch/load_queue.h"
 #include "server/batch/prompts.h"
 #include "server/batch/scheduler.h"
 #include "server/batch/turn.h"
@@ -60,6 +61,7 @@ struct Service {
   Metrics* metrics = nullptr;
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
+  LoadQueue* loads = nullptr;
   Appends* appends = nullptr;
   RequestLog* log = nullptr;
   std::atomic<bool> stopping = false;
@@ -68,8 +70,10 @@ struct Service {
   // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
   std::function<void(const Call& call, std::function<void()>)> run_later;
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
-  // Runs what reads contexts from the disk: whose context is in memory does not wait for that.
-  std::function<void(const Call& call, std::function<void()>)> run_loading;
+  // Runs what reads contexts from the disk, by `loads`: whose context is in memory does not wait
+  // for that. Work whose call is gone before it begins is let go of.
+  std::function<void(const Call& call, std::function<void()>, std::function<bool()> is_gone)>
+      run_loading;
   std::atomic<uint32_t> num_chores = 0;           // Those under way or waiting.
   std::atomic<uint32_t> num_embedding_calls = 0;  // Likewise.
   // Runs what makes one embedding, on a thread of run_later's: one such at a time.

@@ -45,6 +45,25 @@ class InfoTest : public BatchTest {
     service_.log = &log_;
     service_.admission = &admission_;
     service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
+    service_.loads = &loads_;
+    service_.run_loading = [this](const Call&, std::function<void()> work,
+                                  std::function<bool()> is_gone) {
+      loads_.Add(std::move(work), std::move(is_gone));
+    };
+  }
+
+  // A turn whose first tokens are on disk, which reading_ reads.
+  Status ScheduleUnread(const std::shared_ptr<KeepingResponder>& responder,
+                        const std::shared_ptr<RecordingListener>& listener) {
+    TurnRequest request = Request("next", 1, 1, Greedy(2));
+    request.prompt = prompt_;
+    ATTNDB_ASSIGN_OR_RETURN(Continuation start, conversations_->Start(tenant_, prompt_, "full"));
+    const auto turn =
+        std::make_shared<Turn>(request, std::move(start.session), std::move(start.rest), listener);
+    Call call;
+    call.request = std::make_shared<server::Request>();
+    call.responder = responder;
+    return ScheduleTurn(&service_, call, turn, true);
   }
 
   Response AskMetrics(bool is_operator) {
@@ -71,6 +90,9 @@ class InfoTest : public BatchTest {
 
   const std::string tenant_ = TenantRules().tenant;
   std::vector<TokenId> prompt_;
+  MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
+  std::function<void()> reading_;  // What a thread that reads would run.
+  LoadQueue loads_{[this](std::function<void()> run) { reading_ = std::move(run); }};
   Service service_;
 
  private:
@@ -82,7 +104,6 @@ class InfoTest : public BatchTest {
 
   Metrics metrics_;
   Admission admission_;
-  MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
   RequestLog log_{LogFormat::kOff, stderr};
 };
 
@@ -100,25 +121,28 @@ TEST_F(InfoTest, TokensThatAreRunAlthoughTheyAreStoredAreCounted) {
 }
 
 TEST_F(InfoTest, RequestsWhoseConversationsAreBeingReadAreCounted) {
-  std::function<void()> reading;
-  service_.run_loading = [&reading](const Call&, std::function<void()> work) {
-    reading = std::move(work);
-  };
-  TurnRequest request = Request("next", 1, 1, Greedy(2));
-  request.prompt = prompt_;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start, conversations_->Start(tenant_, prompt_, "full"));
   const auto listener = std::make_shared<RecordingListener>();
-  const auto turn =
-      std::make_shared<Turn>(request, std::move(start.session), std::move(start.rest), listener);
-  Call call;
-  call.request = std::make_shared<server::Request>();
-  call.responder = std::make_shared<KeepingResponder>();
-  ATTNDB_ASSERT_OK(ScheduleTurn(&service_, call, turn, true));
+  ATTNDB_ASSERT_OK(ScheduleUnread(std::make_shared<KeepingResponder>(), listener));
   EXPECT_EQ(GaugeOf("attndb_loading_turns"), 1);
-  ASSERT_NE(reading, nullptr);
-  reading();
+  ASSERT_NE(reading_, nullptr);
+  reading_();
   EXPECT_EQ(GaugeOf("attndb_loading_turns"), 0);
   EXPECT_TRUE(listener->AwaitEnd());
+}
+
+TEST_F(InfoTest, ARequestWhoseClientGoesWaitsForNoReadAnyMore) {
+  const auto responder = std::make_shared<KeepingResponder>();
+  ATTNDB_ASSERT_OK(ScheduleUnread(responder, std::make_shared<RecordingListener>()));
+  EXPECT_EQ(loads_.num_waiting(), 1u);
+  EXPECT_GT(gate_.num_held_bytes(), 0u);
+  ASSERT_NE(responder->when_closed, nullptr);
+  responder->when_closed();
+  EXPECT_EQ(loads_.num_waiting(), 0u);
+  EXPECT_EQ(GaugeOf("attndb_loading_turns"), 0);
+  EXPECT_EQ(gate_.num_held_bytes(), 0u);
+  EXPECT_EQ(CounterOf("attndb_cancelled_requests"), 1);
+  reading_();
+  EXPECT_EQ(scheduler_->num_waiting() + scheduler_->num_active(), 0u);
 }
 
 TEST_F(InfoTest, MetricsAreForOperators) {

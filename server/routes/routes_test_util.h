@@ -19,10 +19,11 @@ class KeepingResponder final : public Responder {
   void Write(std::string /*piece*/) override {}
   void End() override {}
   bool closed() const override { return gone; }
-  void OnClosed(std::function<void()> /*then*/) override {}
+  void OnClosed(std::function<void()> then) override { when_closed = std::move(then); }
 
   Response sent;
   bool gone = false;  // Whether the client is.
+  std::function<void()> when_closed;
 };
 
 }  // namespace attndb::server

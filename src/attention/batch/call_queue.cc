@@ -13,7 +13,7 @@ uint64_t WorkOf(const QueuedCall& call) { return call.num_rows * call.num_tokens
 // a microsecond or so. One thread of a Zen 4 attends to 100 tokens of SmolLM2's three kv heads for
 // some 7: a reply of 60 to 190 tokens takes 1 % less time by two threads than by one.
 uint32_t PartsOf(const QueuedCall& call, uint32_t num_threads) {
-  constexpr uint64_t kRowsTimesTokens = 64;  // Of a part, at least.
+  constexpr uint64_t kRowsTimesTokens = 64;  // A part has, at least.
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(WorkOf(call) / kRowsTimesTokens, 1, num_threads));
 }

@@ -1,0 +1,116 @@
+// Goal:   each read runs once, in order; one that nobody waits for any more lets go of what it
+//         holds at once and runs no more, without a place of another's.
+// Method: queues whose `run` the test calls itself; threads that come, go and read.
+#include "server/batch/load_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace attndb::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class LoadQueueTest : public ::testing::Test {
+ protected:
+  // What it holds dies with the read.
+  std::weak_ptr<int> Add(const std::string& name, const std::atomic<bool>* gone) {
+    const auto held = std::make_shared<int>(0);
+    queue_.Add([this, name, held] { loaded_.push_back(name); }, [gone] { return gone->load(); });
+    return held;
+  }
+  void RunAll() {
+    while (!runs_.empty()) {
+      const std::function<void()> run = std::move(runs_.front());
+      runs_.pop_front();
+      run();
+    }
+  }
+
+  std::deque<std::function<void()>> runs_;
+  LoadQueue queue_{[this](std::function<void()> run) { runs_.push_back(std::move(run)); }};
+  std::vector<std::string> loaded_;
+  std::atomic<bool> here_ = false;  // Not gone.
+  std::atomic<bool> gone_ = false;
+};
+
+TEST_F(LoadQueueTest, ReadsRunOnceInOrder) {
+  const std::weak_ptr<int> first = Add("a", &here_);
+  Add("b", &here_);
+  EXPECT_EQ(queue_.num_waiting(), 2u);
+  EXPECT_THAT(loaded_, IsEmpty());
+  RunAll();
+  EXPECT_THAT(loaded_, ElementsAre("a", "b"));
+  EXPECT_EQ(queue_.num_waiting(), 0u);
+  EXPECT_TRUE(first.expired());
+}
+
+TEST_F(LoadQueueTest, WhoIsGoneLetsGoAtOnce) {
+  Add("a", &here_);
+  const std::weak_ptr<int> held = Add("b", &gone_);
+  Add("c", &here_);
+  queue_.LookForGone();
+  EXPECT_EQ(queue_.num_waiting(), 3u);
+  gone_ = true;
+  EXPECT_FALSE(held.expired());
+  queue_.LookForGone();
+  EXPECT_TRUE(held.expired());
+  EXPECT_EQ(queue_.num_waiting(), 2u);
+  RunAll();
+  EXPECT_THAT(loaded_, ElementsAre("a", "c"));
+}
+
+TEST_F(LoadQueueTest, WhoIsGoneIsNotReadEvenIfNobodyLooked) {
+  const std::weak_ptr<int> held = Add("a", &gone_);
+  Add("b", &here_);
+  gone_ = true;
+  RunAll();
+  EXPECT_TRUE(held.expired());
+  EXPECT_THAT(loaded_, ElementsAre("b"));
+}
+
+TEST_F(LoadQueueTest, WhatIsNotRunYetOutlivesTheQueue) {
+  auto queue = std::make_unique<LoadQueue>(
+      [this](std::function<void()> run) { runs_.push_back(std::move(run)); });
+  queue->Add([this] { loaded_.emplace_back("a"); }, [] { return false; });
+  queue.reset();
+  RunAll();
+  EXPECT_THAT(loaded_, ElementsAre("a"));
+}
+
+TEST(LoadQueueThreadsTest, EachReadOfWhoIsHereRunsOnce) {
+  constexpr int kThreads = 4, kReads = 500;
+  std::atomic<int> num_here = 0, num_gone = 0;
+  std::vector<std::thread> threads;
+  LoadQueue queue([](const std::function<void()>& run) { run(); });
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kReads; ++i) {
+        const bool is_gone = (t + i) % 3 == 0;
+        queue.Add([&, is_gone] { ++(is_gone ? num_gone : num_here); },
+                  [is_gone] { return is_gone; });
+        queue.LookForGone();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int expected = 0;
+  for (int t = 0; t < kThreads; ++t) {
+    for (int i = 0; i < kReads; ++i) expected += static_cast<int>((t + i) % 3 != 0);
+  }
+  EXPECT_EQ(num_here, expected);
+  EXPECT_EQ(num_gone, 0);
+  EXPECT_EQ(queue.num_waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace attndb::server
