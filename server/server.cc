@@ -236,7 +236,8 @@ class HttpServer final : public Server {
   boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
   LoadQueue loads_{
-      [this](std::function<void()> run) { boost::asio::post(loaders_, std::move(run)); }};
+      [this](std::function<void()> load) { boost::asio::post(loaders_, std::move(load)); },
+      [this](std::function<void()> let_go) { boost::asio::post(workers_, std::move(let_go)); }};
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
@@ -376,9 +377,10 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   readers_.join();  // They add to the workers, as the chores do.
   workers_.join();  // They add to the loaders and to the scheduler.
   loaders_.join();  // They add to the scheduler.
-  scheduler_.reset();
+  if (scheduler_ != nullptr) scheduler_->Stop();
   waiters_.join();  // The scheduler adds to them.
   listener_.reset();
+  scheduler_.reset();  // A connection that ends wakes it.
   conversations_.WaitForStores();
 }
 

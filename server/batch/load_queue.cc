@@ -14,46 +14,58 @@ struct LoadQueue::State {
   };
   using Queue = std::list<Waiting>;
 
-  explicit State(std::function<void(std::function<void()>)> runs) : run(std::move(runs)) {}
+  State(Run runs, Run lets_go) : run(std::move(runs)), let_go(std::move(lets_go)) {}
 
-  // Takes those off the queue who are gone.
-  Queue TakeGone() {
-    Queue gone;
-    const std::lock_guard<std::mutex> lock(mutex);
+  // Moves those off the queue who are gone. REQUIRES: mutex is held.
+  void TakeGone(Queue* gone) {
     for (auto next = waiting.begin(); next != waiting.end();) {
       const auto one = next++;
-      if (one->is_gone()) gone.splice(gone.end(), waiting, one);
+      if (one->is_gone()) gone->splice(gone->end(), waiting, one);
     }
-    return gone;
   }
-  // The first who is not gone; or none, as each that is let go of leaves one of `run`'s too many.
-  Queue TakeFirst() {
-    const Queue gone = TakeGone();
-    Queue first;
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!waiting.empty()) first.splice(first.end(), waiting, waiting.begin());
-    return first;
+  void LetGo(Queue gone) const {
+    if (gone.empty()) return;
+    let_go([held = std::make_shared<Queue>(std::move(gone))]() mutable { held.reset(); });
+  }
+  // Runs the first who is not gone; or none: each that was let go of leaves one of `run`'s too
+  // many.
+  void RunFirst() {
+    Queue gone, first;
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      TakeGone(&gone);
+      if (!waiting.empty()) first.splice(first.end(), waiting, waiting.begin());
+    }
+    LetGo(std::move(gone));
+    for (const Waiting& one : first) one.load();
   }
 
-  const std::function<void(std::function<void()>)> run;
+  const Run run;
+  const Run let_go;
   mutable std::mutex mutex;
   Queue waiting;  // Guarded by mutex. In the order in which they came.
 };
 
-LoadQueue::LoadQueue(std::function<void(std::function<void()>)> run)
-    : state_(std::make_shared<State>(std::move(run))) {}
+LoadQueue::LoadQueue(Run run, Run let_go)
+    : state_(std::make_shared<State>(std::move(run), std::move(let_go))) {}
 
 void LoadQueue::Add(std::function<void()> load, std::function<bool()> is_gone) {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->waiting.push_back({std::move(load), std::move(is_gone)});
   }
-  state_->run([state = state_] {
-    for (const State::Waiting& one : state->TakeFirst()) one.load();
-  });
+  state_->run([state = state_] { state->RunFirst(); });
+  LookForGone();  // It may have gone before it was there to be found.
 }
 
-void LoadQueue::LookForGone() { state_->TakeGone(); }
+void LoadQueue::LookForGone() {
+  State::Queue gone;
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->TakeGone(&gone);
+  }
+  state_->LetGo(std::move(gone));
+}
 
 size_t LoadQueue::num_waiting() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);

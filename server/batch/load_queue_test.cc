@@ -28,16 +28,20 @@ class LoadQueueTest : public ::testing::Test {
     queue_.Add([this, name, held] { loaded_.push_back(name); }, [gone] { return gone->load(); });
     return held;
   }
-  void RunAll() {
-    while (!runs_.empty()) {
-      const std::function<void()> run = std::move(runs_.front());
-      runs_.pop_front();
+  static void RunAll(std::deque<std::function<void()>>* runs) {
+    while (!runs->empty()) {
+      const std::function<void()> run = std::move(runs->front());
+      runs->pop_front();
       run();
     }
   }
+  LoadQueue::Run Into(std::deque<std::function<void()>>* runs) {
+    return [runs](std::function<void()> run) { runs->push_back(std::move(run)); };
+  }
 
   std::deque<std::function<void()>> runs_;
-  LoadQueue queue_{[this](std::function<void()> run) { runs_.push_back(std::move(run)); }};
+  std::deque<std::function<void()>> let_go_;
+  LoadQueue queue_{Into(&runs_), Into(&let_go_)};
   std::vector<std::string> loaded_;
   std::atomic<bool> here_ = false;  // Not gone.
   std::atomic<bool> gone_ = false;
@@ -48,7 +52,7 @@ TEST_F(LoadQueueTest, ReadsRunOnceInOrder) {
   Add("b", &here_);
   EXPECT_EQ(queue_.num_waiting(), 2u);
   EXPECT_THAT(loaded_, IsEmpty());
-  RunAll();
+  RunAll(&runs_);
   EXPECT_THAT(loaded_, ElementsAre("a", "b"));
   EXPECT_EQ(queue_.num_waiting(), 0u);
   EXPECT_TRUE(first.expired());
@@ -61,29 +65,40 @@ TEST_F(LoadQueueTest, WhoIsGoneLetsGoAtOnce) {
   queue_.LookForGone();
   EXPECT_EQ(queue_.num_waiting(), 3u);
   gone_ = true;
-  EXPECT_FALSE(held.expired());
   queue_.LookForGone();
-  EXPECT_TRUE(held.expired());
   EXPECT_EQ(queue_.num_waiting(), 2u);
-  RunAll();
+  EXPECT_FALSE(held.expired()) << "not on the thread that looks";
+  RunAll(&let_go_);
+  EXPECT_TRUE(held.expired());
+  RunAll(&runs_);
   EXPECT_THAT(loaded_, ElementsAre("a", "c"));
+}
+
+TEST_F(LoadQueueTest, WhoWasGoneBeforeDoesNotWait) {
+  gone_ = true;
+  const std::weak_ptr<int> held = Add("a", &gone_);
+  EXPECT_EQ(queue_.num_waiting(), 0u);
+  RunAll(&let_go_);
+  EXPECT_TRUE(held.expired());
+  RunAll(&runs_);
+  EXPECT_THAT(loaded_, IsEmpty());
 }
 
 TEST_F(LoadQueueTest, WhoIsGoneIsNotReadEvenIfNobodyLooked) {
   const std::weak_ptr<int> held = Add("a", &gone_);
   Add("b", &here_);
   gone_ = true;
-  RunAll();
+  RunAll(&runs_);
+  RunAll(&let_go_);
   EXPECT_TRUE(held.expired());
   EXPECT_THAT(loaded_, ElementsAre("b"));
 }
 
 TEST_F(LoadQueueTest, WhatIsNotRunYetOutlivesTheQueue) {
-  auto queue = std::make_unique<LoadQueue>(
-      [this](std::function<void()> run) { runs_.push_back(std::move(run)); });
+  auto queue = std::make_unique<LoadQueue>(Into(&runs_), Into(&let_go_));
   queue->Add([this] { loaded_.emplace_back("a"); }, [] { return false; });
   queue.reset();
-  RunAll();
+  RunAll(&runs_);
   EXPECT_THAT(loaded_, ElementsAre("a"));
 }
 
@@ -91,7 +106,8 @@ TEST(LoadQueueThreadsTest, EachReadOfWhoIsHereRunsOnce) {
   constexpr int kThreads = 4, kReads = 500;
   std::atomic<int> num_here = 0, num_gone = 0;
   std::vector<std::thread> threads;
-  LoadQueue queue([](const std::function<void()>& run) { run(); });
+  const auto run_here = [](const std::function<void()>& run) { run(); };
+  LoadQueue queue(run_here, run_here);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kReads; ++i) {

@@ -92,7 +92,8 @@ class InfoTest : public BatchTest {
   std::vector<TokenId> prompt_;
   MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
   std::function<void()> reading_;  // What a thread that reads would run.
-  LoadQueue loads_{[this](std::function<void()> run) { reading_ = std::move(run); }};
+  LoadQueue loads_{[this](std::function<void()> run) { reading_ = std::move(run); },
+                   [](const std::function<void()>& let_go) { let_go(); }};
   Service service_;
 
  private:
@@ -138,7 +139,7 @@ TEST_F(InfoTest, ARequestWhoseClientGoesWaitsForNoReadAnyMore) {
   ASSERT_NE(responder->when_closed, nullptr);
   responder->when_closed();
   EXPECT_EQ(loads_.num_waiting(), 0u);
-  EXPECT_EQ(GaugeOf("attndb_loading_turns"), 0);
+  EXPECT_EQ(GaugeOf("attndb_loading_turns"), 0) << "all that it held is gone";
   EXPECT_EQ(gate_.num_held_bytes(), 0u);
   EXPECT_EQ(CounterOf("attndb_cancelled_requests"), 1);
   reading_();
