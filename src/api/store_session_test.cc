@@ -294,7 +294,9 @@ TEST_F(StoreSessionTest, AMergeInBetweenLosesNoSharing) {
   EXPECT_EQ(db_->Describe("longer")->segments[0].segment_id,
             db_->Describe("base")->segments[0].segment_id);
   ExpectOracle(&second, all);
-  // The old segments have no reader any more.
+  // The old segments have no reader any more, once the session has let go of them in the
+  // background.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(NumSegmentFiles(), 2u * 2);
 }
 
