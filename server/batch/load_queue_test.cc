@@ -35,7 +35,7 @@ class LoadQueueTest : public ::testing::Test {
       run();
     }
   }
-  LoadQueue::Run Into(std::deque<std::function<void()>>* runs) {
+  static LoadQueue::Run Into(std::deque<std::function<void()>>* runs) {
     return [runs](std::function<void()> run) { runs->push_back(std::move(run)); };
   }
 

@@ -90,6 +90,7 @@ class InfoTest : public BatchTest {
 
   const std::string tenant_ = TenantRules().tenant;
   std::vector<TokenId> prompt_;
+  Metrics metrics_;  // What waits in loads_ counts in it until it ends.
   MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
   std::function<void()> reading_;  // What a thread that reads would run.
   LoadQueue loads_{[this](std::function<void()> run) { reading_ = std::move(run); },
@@ -103,7 +104,6 @@ class InfoTest : public BatchTest {
     return found == std::string::npos ? -1 : std::stod(body.substr(found + line.size()));
   }
 
-  Metrics metrics_;
   Admission admission_;
   RequestLog log_{LogFormat::kOff, stderr};
 };

@@ -187,8 +187,7 @@ template <int kBits, size_t kRows>
   const size_t block_bytes = PlaneBlockBytes(planes.num_channels);
   const uint8_t* const high = planes.high + first_key / kPlaneKeys * block_bytes;
   const auto fetch = [&](size_t i) __attribute__((always_inline)) {
-    const uint8_t* const from = high + list[i] / kPlaneKeys * block_bytes;
-    for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
+    PrefetchLines(high + list[i] / kPlaneKeys * block_bytes, block_bytes);
   };
   const size_t lead = kPlaneAheadBytes / block_bytes + 1;
   for (size_t i = 0; i < count && i < lead; ++i) fetch(i);
@@ -237,8 +236,7 @@ void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num
 // Fetches the high plane of a listed block.
 inline void FetchListed(const PlanesView& planes, uint32_t block) {
   const size_t block_bytes = kOffsetKeys / kPlaneKeys * PlaneBlockBytes(planes.num_channels);
-  const uint8_t* const from = planes.high + block * block_bytes;
-  for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
+  PrefetchLines(planes.high + block * block_bytes, block_bytes);
 }
 
 // Fetches memory for blocks further down the list, as far as kPlaneAheadBytes.

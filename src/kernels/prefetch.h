@@ -6,6 +6,7 @@
 #define ATTNDB_KERNELS_PREFETCH_H_
 
 #include <cstddef>
+#include <cstdint>
 
 namespace attndb::kernels {
 
@@ -31,6 +32,14 @@ namespace attndb::kernels {
 #else
   __builtin_prefetch(p, 0, 2);
 #endif
+}
+
+// The lines that hold these bytes, likewise.
+[[gnu::always_inline]] inline void PrefetchLines(const void* p, size_t num_bytes) {
+  constexpr size_t kLineBytes = 64;
+  const auto* const bytes = static_cast<const char*>(p);
+  const size_t before = reinterpret_cast<uintptr_t>(p) % kLineBytes;  // In the first line.
+  for (size_t i = 0; i < before + num_bytes; i += kLineBytes) Prefetch(bytes + i);
 }
 
 // How far ahead a run of rows is fetched in passes of num_q_rows (1 to 8) over rows of row_bytes:

@@ -36,14 +36,6 @@ std::vector<float> RotationSigns(size_t num_channels) {
   return signs;
 }
 
-// Asks for the lines of memory that hold these bytes.
-void FetchLines(const void* from, size_t num_bytes) {
-  constexpr size_t kLineBytes = 64;
-  const size_t before = reinterpret_cast<uintptr_t>(from) % kLineBytes;  // In the first line.
-  const auto* const bytes = static_cast<const std::byte*>(from);
-  for (size_t i = 0; i < before + num_bytes; i += kLineBytes) kernels::Prefetch(bytes + i);
-}
-
 size_t NextMultiple(size_t n, size_t of) { return (n / of + 1) * of; }
 
 // Calls f(queries, first) for at most kScanRows of them at a time, from the first-th on.
@@ -168,14 +160,14 @@ void KeyPlanes::Fetch(uint32_t bits, size_t first_key, size_t num_keys) const {
   const size_t block_bytes = kernels::PlaneBlockBytes(header_.num_channels);
   const size_t begin_byte = first_key / kPlaneKeys * block_bytes;
   const size_t num_bytes = (end + kPlaneKeys - 1) / kPlaneKeys * block_bytes - begin_byte;
-  FetchLines(view().high + begin_byte, num_bytes);
-  if (bits == 8) FetchLines(view().low + begin_byte, num_bytes);
-  FetchLines(view().scales + first_key, num_keys * sizeof(uint16_t));
+  kernels::PrefetchLines(view().high + begin_byte, num_bytes);
+  if (bits == 8) kernels::PrefetchLines(view().low + begin_byte, num_bytes);
+  kernels::PrefetchLines(view().scales + first_key, num_keys * sizeof(uint16_t));
   if (!has_block_means()) return;
   const size_t first_block = first_key / kWeightBlock;
   const size_t row_bytes = header_.num_channels * sizeof(uint16_t);
-  FetchLines(Piece<std::byte>(layout_.block_means) + first_block * row_bytes,
-             (kernels::NumWeightBlocks(end) - first_block) * row_bytes);
+  kernels::PrefetchLines(Piece<std::byte>(layout_.block_means) + first_block * row_bytes,
+                         (kernels::NumWeightBlocks(end) - first_block) * row_bytes);
 }
 
 KeepCost KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const {
