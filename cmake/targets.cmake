@@ -1,5 +1,6 @@
-# attndb_add_layer(NAME SOURCES... [LIBS...])
+# attndb_add_layer(NAME [COLD] SOURCES... [LIBS...])
 #   One folder of src/ as an object library `attndb_NAME`; all of them together make libattndb.
+#   COLD: compiled with less optimisation (compile_less.cmake).
 # attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n]
 #                 [ALONE layers...])
 #   One test program; links the static library (so it sees the internals), GoogleTest and testing/;
@@ -9,13 +10,19 @@
 #   A test program of attndb_add_test again, or the tests of it that GoogleTest's pattern chooses,
 #   with the kernels of each lesser instruction set forced.
 function(attndb_add_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;LIBS" ${ARGN})
   add_library(attndb_${name} OBJECT ${ARG_SOURCES})
   target_include_directories(attndb_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src
                                             PUBLIC ${CMAKE_SOURCE_DIR}/include)
   target_compile_definitions(attndb_${name} PRIVATE ATTNDB_BUILDING_LIBRARY)
   target_link_libraries(attndb_${name} PRIVATE attndb_warnings ${ARG_LIBS})
   attndb_batch(attndb_${name})
+  if(ARG_COLD)
+    attndb_cold(attndb_${name})
+  endif()
+  if(NOT name MATCHES "^kernels_")  # Kernels use nothing of the standard library.
+    attndb_precompile(attndb_${name})
+  endif()
   if(ATTNDB_SANITIZE AND name MATCHES "^kernels")
     # A third of what instrumented tests take; sanitizers.cmake says why the rest is -O1.
     target_compile_options(attndb_${name} PRIVATE -O2)

@@ -31,14 +31,14 @@ _BLANKED = re.compile(
     re.DOTALL)
 
 
-_BATCH = re.compile(r"unity_\d+_c(xx)?\.cx?x?$")
-_BATCHED = re.compile(r'^#include "(/[^"]+)"', re.MULTILINE)
+_BATCH = re.compile(r"_batch_\d+\.cc$")  # cmake/compile_less.cmake makes these.
+_BATCHED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 def sources_of(path):
-    """What a compiled file stands for: itself, or the sources that a batch of CMake's includes."""
+    """What a compiled file stands for: itself, or the sources that a batch includes."""
     if _BATCH.search(path.name):
-        return [pathlib.Path(name).resolve() for name in _BATCHED.findall(path.read_text())]
+        return [(path.parent / name).resolve() for name in _BATCHED.findall(path.read_text())]
     return [path]
 
 

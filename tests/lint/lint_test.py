@@ -410,8 +410,8 @@ class ClangTest(CompiledTest):
 
     def test_looks_at_the_sources_of_a_batch(self):
         self.write("src/common/check.cc", "int Twice_It(int size) { return size * 2; }\n")
-        batch = "build/Unity/unity_0_cxx.cxx"
-        text = f'#include "{self.root}/src/common/check.cc"\n'
+        batch = "build/common_batch_0.cc"
+        text = f'#include "../src/common/check.cc"\n'
         self.assertIn("Twice_It", self.found("check_clang.py", {batch: text}))
 
 
@@ -438,8 +438,8 @@ class AloneTest(CompiledTest):
     def test_finds_a_source_that_lives_on_its_neighbours_includes(self):
         self.write("src/common/a.cc", "#include <string>\n")
         self.write("src/common/b.cc", self.LACKS)
-        batch = "".join(f'#include "{self.root}/src/common/{name}.cc"\n' for name in "ab")
-        found = self.found("check_alone.py", {"build/Unity/unity_0_cxx.cxx": batch})
+        batch = "".join(f'#include "../src/common/{name}.cc"\n' for name in "ab")
+        found = self.found("check_alone.py", {"build/common_batch_0.cc": batch})
         self.assertIn("src/common/b.cc:1: does not compile alone", found)
         self.assertNotIn("src/common/a.cc", found)
 
