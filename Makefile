@@ -23,7 +23,7 @@ python: packages ## The Python package, into .deps/venv, with torch and transfor
 
 demo: packages ## Import a text into a store; a second process answers from it.
 	@$(BESIDE) engine library
-	@scripts/build.sh release attndb_cli
+	@scripts/build.sh --native release attndb_cli
 	@scripts/demo.sh
 
 check: packages tools ## Before each commit: layers, format, unit tests that a change can affect.
@@ -70,7 +70,7 @@ torch:
 	@scripts/setup.sh python
 
 library: packages
-	@scripts/build.sh release attndb
+	@scripts/build.sh --native release attndb
 
 build-%: packages  # For the tests: attndb-bench and its own are no part of `all`.
 	@scripts/build.sh $* all bench_test

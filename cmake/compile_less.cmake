@@ -97,6 +97,7 @@ function(attndb_precompile target)
 endfunction()
 
 function(attndb_test_speed target)
+  attndb_is_test(${target})
   # At -Og, GCC takes members of temporaries for uninitialised that it sees initialised at -O2.
   set(speed $<$<NOT:$<CONFIG:Debug>>:-Og> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_compile_options(${target} PRIVATE ${speed})
@@ -111,6 +112,7 @@ function(attndb_test_speed target)
     set(source ${CMAKE_BINARY_DIR}/precompiled_tests.cc)
     file(CONFIGURE OUTPUT ${source} CONTENT "int main() { return 0; }\n")
     add_executable(attndb_precompiled_tests EXCLUDE_FROM_ALL ${source})
+    attndb_is_test(attndb_precompiled_tests)
     target_link_libraries(attndb_precompiled_tests PRIVATE attndb_warnings GTest::gmock GTest::gtest)
     target_compile_options(attndb_precompiled_tests PRIVATE ${speed})
     target_precompile_headers(attndb_precompiled_tests PRIVATE

@@ -7,6 +7,8 @@ set(ATTNDB_BUILD_LLAMA ON CACHE STRING
     "Build the llama.cpp adapter: ON (needs an installed llama.cpp), OFF, AUTO (if there is one)")
 option(ATTNDB_BUILD_SERVER "Build `attndb serve`, where the command line and the adapter are built" ON)
 option(ATTNDB_BUILD_PYTHON "Build the Python package's module: what `pip install .` does" OFF)
+set(ATTNDB_KERNELS all CACHE STRING
+    "Kernels to build: all, or native: this machine's instruction sets and the portable ones")
 set(ATTNDB_PREBUILT "" CACHE PATH
     "Of the Python package: an installed attndb to take the library and the command line from")
 option(ATTNDB_WERROR "Treat warnings as errors" ON)

@@ -2,9 +2,10 @@
 #   One folder of src/ as an object library `attndb_NAME`; all of them together make libattndb.
 #   COLD: compiled with less optimisation (compile_less.cmake).
 # attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n]
-#                 [ALONE layers...])
+#                 [ALONE layers...] [PLAIN])
 #   One test program; links the static library (so it sees the internals), GoogleTest and testing/;
 #   with ALONE these layers only, which proves that they need no others.
+#   PLAIN: not built under AddressSanitizer, since it touches no bytes, threads or hostile input.
 #   With SHARDS its tests are dealt to n entries of ctest, NAME_1 to NAME_n, which run side by side.
 # attndb_add_isa_tests(NAME [FILTER pattern])
 #   A test program of attndb_add_test again, or the tests of it that GoogleTest's pattern chooses,
@@ -34,7 +35,10 @@ function(attndb_add_test name)
   if(NOT ATTNDB_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "PLAIN" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS;ALONE" ${ARGN})
+  if(ARG_PLAIN AND ATTNDB_SANITIZE STREQUAL "address")
+    return()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
@@ -50,6 +54,9 @@ function(attndb_add_test name)
   target_link_libraries(${name} PRIVATE attndb_warnings ${tested} ${ARG_LIBS}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   attndb_test_speed(${name})
+  if(NOT ARG_ALONE)
+    attndb_instrumented_first(${name})
+  endif()
   if(unit IN_LIST ARG_LABELS)
     attndb_unit_test(${name})
   endif()

@@ -1,14 +1,25 @@
 #!/usr/bin/env bash
-# Configures and builds a preset, quietly: build.sh PRESET [TARGET...]. Prints what failed, if
-# anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up,
+# Configures and builds a preset, quietly: build.sh [--native] PRESET [TARGET...]. Prints what failed,
+# if anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up,
 # what needs it is left out: the library can be built beside it.
+#   --native  builds the kernels of this machine's instruction sets and the portable ones only,
+#             unless the folder has been configured for all. A later call without it adds the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Checkouts in other folders share what was compiled; precompiled headers are kept, too.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
+# Checkouts in other folders share what was compiled; precompiled headers are kept, too. The
+# compiler tells what a source includes, so that ccache need not preprocess it first.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+export CCACHE_DEPEND=1
+kernels=all
+if [[ $1 == --native ]]; then
+  kernels=native
+  shift
+fi
 readonly preset=$1
 shift
+readonly cache=build/$preset/CMakeCache.txt
+if grep -qs '^ATTNDB_KERNELS:STRING=all$' "$cache"; then kernels=all; fi
 readonly log=build/$preset/build.log
 mkdir -p "build/$preset"
 
@@ -26,6 +37,6 @@ llama=()
 if [[ $preset == release ]]; then
   llama=("-DATTNDB_BUILD_LLAMA=$([[ -e .deps/llama ]] && echo ON || echo OFF)")
 fi
-run cmake --preset "$preset" "${llama[@]}"
+run cmake --preset "$preset" -DATTNDB_KERNELS=$kernels "${llama[@]}"
 run cmake --build --preset "$preset" ${1:+--target "$@"}
 echo "$preset: built in $((SECONDS - start)) s"

@@ -17,6 +17,7 @@
 #include "api/db_access.h"
 #include "api/db_test_util.h"
 #include "storage/io/file_system.h"
+#include "testing/sanitizers.h"
 
 namespace attndb {
 namespace {
@@ -57,11 +58,10 @@ class PeakMemory {
   uint64_t Stop() {
     stop_.store(true);
     if (watcher_.joinable()) watcher_.join();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
     return 0;
-#else
-    return peak_ - std::min(peak_, start_);
 #endif
+    return test::HasAddressSanitizer() ? 0 : peak_ - std::min(peak_, start_);
   }
 
  private:

@@ -206,11 +206,13 @@ inline void SumByShuffles(const uint8_t* codes, const uint8_t* tables, size_t nu
 
 #endif  // __AVX2__
 
-// Writes four rows' sums, side by side, for each key of a block.
+// Writes four rows' sums, side by side, for each key of a block. The function is not inlined and its
+// outer loop is not unrolled: GCC would make 22 KB of code for each of twelve callers.
 template <size_t kBits>
-inline void LoadSums(const uint8_t* codes, const uint64_t* table, size_t num_subspaces,
-                     uint64_t* sums) {
+[[gnu::noinline]] void LoadSums(const uint8_t* codes, const uint64_t* table, size_t num_subspaces,
+                                uint64_t* sums) {
   constexpr size_t kEntries = CodeEntries(kBits);
+#pragma GCC unroll 1
   for (size_t i = 0; i < kCodeKeys / 2; i += 2) {
     const uint8_t* line = codes + 2 * i;
     const uint64_t* entries = table;

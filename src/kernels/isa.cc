@@ -29,10 +29,15 @@ namespace attndb::kernels {
                                   &kValues,     &kRows,         kInstructionSets};               \
   }
 
+// CMakeLists.txt defines ATTNDB_HAS_AVX2 and so on for the targets that are built.
 ATTNDB_KERNEL_TARGET_(portable)
-#if defined(__x86_64__)
+#if defined(ATTNDB_HAS_AVX2)
 ATTNDB_KERNEL_TARGET_(avx2)
+#endif
+#if defined(ATTNDB_HAS_AVX512)
 ATTNDB_KERNEL_TARGET_(avx512)
+#endif
+#if defined(ATTNDB_HAS_AVX512VNNI)
 
 // The scans of quantized keys are its own, the rest that of AVX-512.
 namespace avx512vnni {
@@ -58,9 +63,13 @@ std::atomic<const KernelTable*> current{nullptr};
 // Null where the build does not have the target.
 const KernelTable* TableOf(Isa isa) {
   if (isa == Isa::kScalar) return &portable::kTable;
-#if defined(__x86_64__)
+#if defined(ATTNDB_HAS_AVX2)
   if (isa == Isa::kAvx2) return &avx2::kTable;
+#endif
+#if defined(ATTNDB_HAS_AVX512)
   if (isa == Isa::kAvx512) return &avx512::kTable;
+#endif
+#if defined(ATTNDB_HAS_AVX512VNNI)
   if (isa == Isa::kAvx512Vnni) return &avx512vnni::kTable;
 #endif
   return nullptr;

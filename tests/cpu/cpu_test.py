@@ -1,14 +1,18 @@
 """Goal:   the kernels hold on CPUs that this machine is not, and code that every CPU runs has no
         instruction that some lack: it would end there in SIGILL.
-Method: QEMU runs the kernels' tests and the quick start on an emulated CPU with AVX2 and no
-        AVX-512, and on one without AVX. The CPU's own CPUID chooses the kernels; nothing is forced.
-        That QEMU refuses what the emulated CPU lacks is tried first, by an instruction of each set.
+Method: 1. Every instruction of the library is looked at, as objdump prints it. Only the kernels of a
+        target may have that target's instructions.
+        2. QEMU runs kernels' tests and the quick start on an emulated CPU with AVX2 and no AVX-512,
+        and on one without AVX. The CPU's own CPUID chooses the kernels; nothing is forced. That QEMU
+        refuses what the emulated CPU lacks is tried first, by an instruction of each set. All of
+        kernels_test takes minutes there: a short run takes the tests of _SHORT, a long run all.
 Leaves out: AVX-512, which QEMU does not emulate: kernels_test runs it on a machine that has it.
 """
 
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +29,14 @@ _CPUS = [
     ("Nehalem", ["scalar"], [], ["avx", "avx2", "fma", "f16c", "avx512f"]),
 ]
 _ALL = ["scalar", "avx2", "avx512", "avx512vnni"]
+# The tests of a short run: each family of kernels once.
+_SHORT = "XXX"
+
+# A line of objdump: an instruction's mnemonic and operands.
+_INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t(\S+)(.*)", re.MULTILINE)
+# What AVX and AVX2 code must not use: the registers that AVX-512 adds.
+_AVX512 = re.compile(r"%zmm|%[xy]mm(?:1[6-9]|2\d|3[01])|%k[0-7]")
+_OBJECT = re.compile(r"^(\S+\.o):\s+file format", re.MULTILINE)
 
 
 class Failure(Exception):
@@ -52,6 +64,41 @@ def check_emulation(qemu, probe, executes, refuses):
             raise Failure(f"{qemu[-1]} was expected to refuse {isa} by SIGILL; exit {code}")
 
 
+def instructions_beyond(path, code):
+    """The instructions in an object file of the library that its CPUs may lack."""
+    found = _INSTRUCTION.findall(code)
+    if "kernels_avx512" in path:
+        return []
+    if "kernels_avx2" in path:
+        return [name + operands for name, operands in found if _AVX512.search(operands)]
+    return [name + operands for name, operands in found if name[0] == "v" and name[:3] != "ver"]
+
+
+def disassembled(folder):
+    """Path -> code of each object file of the library; tests' folders have other names."""
+    paths = [path for path in sorted(folder.rglob("*.o"))
+             if re.search(r"/attndb_(?!precompiled)\w+\.dir/", str(path))]
+    done = run(["objdump", "-d", "--no-show-raw-insn", *paths])
+    check(done, f"objdump of {len(paths)} files in {folder}")
+    parts = _OBJECT.split(done.stdout)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_library(folder):
+    code = disassembled(folder)
+    for target in ("avx2", "avx512"):  # Else a check that reads objdump wrongly would pass.
+        seen = [path for path in code if f"kernels_{target}.dir" in path]
+        if not any(instructions_beyond("other", code[path]) for path in seen):
+            raise Failure(f"no instruction of AVX is seen in {seen}")
+    if not any(instructions_beyond("kernels_avx2", code[path]) for path in seen):
+        raise Failure(f"no instruction of AVX-512 is seen in {seen}")
+    for path in code:
+        beyond = instructions_beyond(path, code[path])
+        if beyond:
+            raise Failure(f"{path}: not every CPU that runs it has {beyond[:5]}")
+    print(f"no instruction of another instruction set in {len(code)} object files", flush=True)
+
+
 def check_quickstart(qemu, quickstart):
     with tempfile.TemporaryDirectory() as folder:
         store = pathlib.Path(folder) / "store"
@@ -70,15 +117,22 @@ def try_cpu(args, name, kernels, executes, refuses):
     if done.stdout.split() != kernels:
         raise Failure(f"{name}: kernels for {done.stdout.split()}, expected {kernels}")
     begun = time.monotonic()
-    check(run([*qemu, args.kernels_test, "--gtest_brief=1"]), f"{name}: kernels_test")
+    is_long = os.environ.get("ATTNDB_TEST_SIZE") == "long"
+    which = "all of" if is_long else "the short part of"
+    done = run([*qemu, args.kernels_test, f"--gtest_filter={'*' if is_long else _SHORT}"])
+    check(done, f"{name}: kernels_test")
+    ran = re.search(r"\[  PASSED  \] (\d+) tests?", done.stdout)
+    if not ran or int(ran[1]) < _LEAST:
+        raise Failure(f"{name}: kernels_test ran too little: {done.stdout[-300:]}")
     check_quickstart(qemu, args.quickstart)
-    print(f"{name}: kernels_test and quickstart passed with the kernels {' '.join(kernels)}; "
+    print(f"{name}: {which} kernels_test ({ran[1]} tests) and quickstart passed with the kernels "
+          f"{' '.join(kernels)}; "
           f"{time.monotonic() - begun:.0f} s", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("probe", "kernels-test", "quickstart"):
+    for option in ("objects", "probe", "kernels-test", "quickstart"):
         parser.add_argument(f"--{option}", type=pathlib.Path, required=True)
     args = parser.parse_args()
     if shutil.which(_QEMU) is None:
@@ -87,6 +141,7 @@ def main():
     done = run([args.probe])
     check(done, "isa_probe")
     native = done.stdout.split()
+    check_library(args.objects)
     for cpu in _CPUS:
         try_cpu(args, *cpu)
     emulated = {isa: name for name, kernels, _, _ in _CPUS for isa in kernels}
