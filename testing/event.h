@@ -1,12 +1,31 @@
-// Something that one thread does and others wait for, in tests.
+// What tests wait for: something that one thread does, or that becomes true; and how long.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_TESTING_EVENT_H_
 #define ATTNDB_TESTING_EVENT_H_
 
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "common/mutex.h"
 
 namespace attndb::test {
+
+// How long a test waits for what must come. It only ends a test that would hang: a loaded machine
+// takes seconds for what an idle one does at once.
+inline constexpr std::chrono::seconds kPatience{120};
+
+// Waits until `is_true`; false: it did not become true.
+inline bool Eventually(const std::function<bool()>& is_true) {
+  constexpr std::chrono::milliseconds kStep{5};
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!is_true()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(kStep);
+  }
+  return true;
+}
 
 class Event {
  public:

@@ -15,6 +15,7 @@
 
 #include "bench/heads/heads_test_util.h"
 #include "bench/heads/synthetic_heads.h"
+#include "cli/common/temp_dir.h"
 
 namespace attndb::bench {
 namespace {
@@ -159,8 +160,8 @@ TEST(AttentionBenchTest, OptionalPlansThatAreNotThereAreListed) {
 }
 
 TEST(AttentionBenchTest, ABadPlanABadFolderAndACancelAreErrorsAndNothingIsLeft) {
-  const std::string folder = testing::TempDir() + "attention_bench_test";
-  std::filesystem::create_directories(folder);
+  const cli::TempDir dir = *cli::TempDir::Create("");
+  const std::string& folder = dir.path();
   const auto heads = SmallHeads();
   AttentionBenchOptions options = Small({"topk(k="});
   options.temp_dir = folder;

@@ -13,6 +13,7 @@
 
 #include "attndb/kv_file.h"
 #include "bench/heads/npy.h"
+#include "cli/common/temp_dir.h"
 
 namespace attndb::bench {
 
@@ -38,7 +39,8 @@ inline NpyArray Array(std::vector<int64_t> shape, uint32_t seed) {
 // A file of `num_tokens` in layers 0 and 2 of 3, with q of the last; float32, 2/1 heads of 8.
 inline std::string WriteCapture(const std::string& name, int64_t num_tokens, const Rope& rope,
                                 int64_t num_queries = 20) {
-  const std::string path = testing::TempDir() + name;
+  static const cli::TempDir dir = *cli::TempDir::Create("");  // This process's own.
+  const std::string path = dir.path() + "/" + name;
   std::filesystem::remove(path);
   LayerSpec layer;
   layer.num_q_heads = 2;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/temp_dir.h"
+
 namespace attndb::cli {
 namespace {
 
@@ -17,8 +19,7 @@ using ::testing::ElementsAre;
 
 class ImportSourcesTest : public ::testing::Test {
  protected:
-  ImportSourcesTest() : folder_(testing::TempDir() + "import_sources_test") {
-    std::filesystem::remove_all(folder_);
+  ImportSourcesTest() {
     std::filesystem::create_directories(folder_ + "/notes/May");
     Write("a.txt", "A");
     Write("b c.md", "B");
@@ -29,7 +30,6 @@ class ImportSourcesTest : public ::testing::Test {
     Write("notes/picture.png", std::string("\x89PNG\0", 5));
     Write("notes/empty.txt", "");
   }
-  ~ImportSourcesTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& name, const std::string& bytes) const {
     std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
@@ -40,7 +40,8 @@ class ImportSourcesTest : public ::testing::Test {
     return names;
   }
 
-  const std::string folder_;
+  const TempDir dir_ = *TempDir::Create("");
+  const std::string folder_ = dir_.path();
 };
 
 TEST_F(ImportSourcesTest, AFileIsCalledByItsName) {

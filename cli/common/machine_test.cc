@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/common/temp_dir.h"
+
 namespace attndb::cli {
 namespace {
 
@@ -46,8 +48,9 @@ TEST(MachineTest, TheNearestFolderOfWhatIsNotThereIsAboveIt) {
 }
 
 TEST(MachineTest, TheDiskIsMeasuredAndLeftAsItWas) {
-  const std::string folder = testing::TempDir() + "machine_test";
-  std::filesystem::create_directories(folder);
+  const Result<TempDir> dir = TempDir::Create("");
+  ASSERT_TRUE(dir.ok()) << dir.status();
+  const std::string folder = dir->path();
   const Result<DiskInfo> info = ReadDiskInfo(folder);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_TRUE(info->writable);
@@ -57,7 +60,6 @@ TEST(MachineTest, TheDiskIsMeasuredAndLeftAsItWas) {
   EXPECT_GT(speed->fsync_seconds, 0);
   EXPECT_GT(speed->read_bytes_per_second, 1e5);
   EXPECT_TRUE(std::filesystem::is_empty(folder));
-  std::filesystem::remove(folder);
 }
 
 TEST(MachineTest, AFolderThatIsNotThereIsSaidByName) {

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "cli/common/temp_dir.h"
+
 namespace attndb::cli {
 namespace {
 
@@ -27,7 +29,8 @@ TEST(TextInputTest, NamesComeFromTheFilesName) {
 }
 
 TEST(TextInputTest, AFileIsReadWholeWithAllItsBytes) {
-  const std::string path = testing::TempDir() + "text_input_test.txt";
+  const TempDir dir = *TempDir::Create("");
+  const std::string path = dir.path() + "/text_input_test.txt";
   std::string text(200'000, 'a');
   text[100] = '\0';
   text.replace(150'000, 2, "\xC3\xBC");
@@ -36,7 +39,6 @@ TEST(TextInputTest, AFileIsReadWholeWithAllItsBytes) {
   const Result<std::string> read = ReadText(path);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, text);
-  std::filesystem::remove(path);
 }
 
 TEST(TextInputTest, WhatIsNoFileIsSaidByName) {
@@ -62,7 +64,8 @@ TEST(TextInputTest, WhatIsNotUtf8IsRefusedAtItsByte) {
 }
 
 TEST(TextInputTest, FilesOfOtherKindsAreNamed) {
-  const std::string path = testing::TempDir() + "text_input_test.bin";
+  const TempDir dir = *TempDir::Create("");
+  const std::string path = dir.path() + "/text_input_test.bin";
   const auto message_of = [&path](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
     return ReadText(path).status().message();
@@ -71,15 +74,14 @@ TEST(TextInputTest, FilesOfOtherKindsAreNamed) {
   EXPECT_NE(message_of(std::string("\x40\0\0\0\0\0\0\0{\"a\":1}", 15)).find("safetensors"),
             std::string::npos);
   EXPECT_EQ(message_of("{\"a\": 1}"), "");
-  std::filesystem::remove(path);
 }
 
 TEST(TextInputTest, AHugeFileIsRefusedUnread) {
-  const std::string path = testing::TempDir() + "text_input_test.huge";
+  const TempDir dir = *TempDir::Create("");
+  const std::string path = dir.path() + "/text_input_test.huge";
   std::ofstream(path).close();
   std::filesystem::resize_file(path, kMaxTextBytes + 1);  // Sparse.
   EXPECT_NE(ReadText(path).status().message().find("more than 1 GiB"), std::string::npos);
-  std::filesystem::remove(path);
 }
 
 TEST(TextInputTest, AnEmptyQuestionIsNotSoughtOnStdin) {

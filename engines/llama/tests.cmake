@@ -26,7 +26,7 @@ add_test(NAME llama_arch_models
   COMMAND ${CMAKE_SOURCE_DIR}/.deps/venv/bin/python -B
           ${CMAKE_SOURCE_DIR}/scripts/make_arch_models.py ${arch_models})
 set_tests_properties(llama_arch_models PROPERTIES
-  FIXTURES_SETUP arch_models LABELS engine TIMEOUT 300)
+  FIXTURES_SETUP arch_models LABELS engine TIMEOUT 900)
 
 add_library(attndb_llama_testing STATIC engine_test_util.cc gguf_test_util.cc)
 target_compile_definitions(attndb_llama_testing PRIVATE
@@ -44,7 +44,7 @@ attndb_add_test(llama_test
           engine_generate_test.cc fingerprint_test.cc model_file_test.cc model_places_test.cc model_probe_test.cc
           prompt_layout_test.cc sampler_test.cc text_cuts_test.cc text_stream_test.cc thread_choice_test.cc thread_shares_test.cc
           weight_files_test.cc window_test.cc
-  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600 SHARDS 3)
+  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200 SHARDS 3)
 attndb_add_test(llama_smollm2_test
   SOURCES smollm2_agreement_test.cc
   LIBS attndb_llama_testing llama LABELS engine TIMEOUT 3600 SHARDS 2)
@@ -52,7 +52,7 @@ foreach(shard 1 2)  # The longest of all: from the start.
   set_tests_properties(llama_smollm2_test_${shard} PROPERTIES COST 1000)
 endforeach()
 attndb_add_test(llama_find_test
-  SOURCES find_test.cc LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600)
+  SOURCES find_test.cc LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200)
 # These need no model, or one in a child process.
 attndb_add_test(llama_gguf_test
   SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc source_tree_test.cc
@@ -60,7 +60,7 @@ attndb_add_test(llama_gguf_test
 set_tests_properties(llama_gguf_test PROPERTIES FIXTURES_REQUIRED arch_models)
 attndb_add_test(llama_damage_test
   SOURCES damaged_model_test.cc
-  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600 SHARDS 2)
+  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200 SHARDS 2)
 # Starts children before any thread of llama.cpp, so it is a program of its own.
 attndb_add_test(llama_self_check_test
   SOURCES self_check_test.cc LIBS attndb_llama_testing llama LABELS engine)

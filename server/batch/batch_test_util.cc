@@ -1,15 +1,14 @@
 #include "server/batch/batch_test_util.h"
 
-#include <chrono>
 #include <utility>
 
 #include "engines/llama/engine_test_util.h"
+#include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
 constexpr const char* kTenant = "default";
 
 }  // namespace
@@ -64,7 +63,7 @@ void RecordingListener::OnError(const Status& status) {
 
 bool RecordingListener::Await(const std::function<bool()>& is_true) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const bool came = changed_.wait_for(lock, kPatience, is_true);
+  const bool came = changed_.wait_for(lock, test::kPatience, is_true);
   EXPECT_TRUE(came) << "the turn does not go on";
   return came;
 }

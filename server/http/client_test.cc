@@ -35,20 +35,26 @@ std::unique_ptr<Client> ClientOf(uint16_t port, ClientOptions options = {}) {
   return client.ok() ? *std::move(client) : nullptr;
 }
 
+// A socket on a free port of 127.0.0.1.
+int BindAnyPort(uint16_t* port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), length), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
 // Answers each connection with the same bytes, whatever it is asked.
 class RudeServer {
  public:
   explicit RudeServer(std::string answer, bool closes = true)
       : answer_(std::move(answer)), closes_(closes) {
-    socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&address), length), 0);
+    socket_ = BindAnyPort(&port_);
     EXPECT_EQ(listen(socket_, 8), 0);
-    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { Serve(); });
   }
   ~RudeServer() {
@@ -189,10 +195,11 @@ TEST(ClientTest, ASignalEndsTheWait) {
 
 TEST(ClientTest, NoServerIsSaidByItsPlace) {
   uint16_t port = 0;
-  { port = RudeServer("").port(); }
+  const int bound = BindAnyPort(&port);  // Nobody listens, and nobody else can.
   EXPECT_THAT(ClientOf(port)->Send({.path = "/"}),
               FailsWith(StatusCode::kIoError,
                         AllOf(HasSubstr("127.0.0.1"), HasSubstr(std::to_string(port)))));
+  close(bound);
 }
 
 TEST(ClientTest, WhatIsNoAnswerIsAnError) {

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
 #include "server/http/message_text.h"
@@ -23,19 +22,9 @@
 namespace attndb::server {
 namespace {
 
-constexpr std::chrono::milliseconds kStep{5};
 constexpr size_t kReadBytes = 16 << 10;
 
 }  // namespace
-
-bool Eventually(const std::function<bool()>& is_true) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!is_true()) {
-    if (std::chrono::steady_clock::now() >= end) return false;
-    std::this_thread::sleep_for(kStep);
-  }
-  return true;
-}
 
 RawClient::RawClient(uint16_t port, const Options& options) {
   socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

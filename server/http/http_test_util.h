@@ -8,10 +8,8 @@
 
 #include <openssl/ssl.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,13 +19,12 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listener.h"
+#include "testing/event.h"
 
 namespace attndb::server {
 
-inline constexpr std::chrono::seconds kPatience{30};
-
-// Waits until `is_true`; false: it did not become true.
-bool Eventually(const std::function<bool()>& is_true);
+using ::attndb::test::Eventually;
+using ::attndb::test::kPatience;
 
 struct RawAnswer {
   int status = 0;                              // 0: there was none.

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,10 +30,17 @@ using ::testing::HasSubstr;
 
 constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
 
-double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// For Drain: it has waited for its deadline.
+void WasInTime() { ADD_FAILURE() << "a connection was open until the deadline"; }
+
+// A client that was answered, and is idle now. A Drain closes it at once: then that has begun.
+std::unique_ptr<RawClient> IdleClient(const Listener& listener, Exchanges* exchanges) {
+  auto client = std::make_unique<RawClient>(listener.port());
+  client->Send(kGet);
+  const Exchanges::Exchange exchange = exchanges->Next();
+  if (exchange.responder != nullptr) exchange.responder->Send({});
+  EXPECT_EQ(client->ReadAnswer().status, 200);
+  return client;
 }
 
 TEST(ListenerTest, SaysWhyItCantListen) {
@@ -50,13 +56,21 @@ TEST(ListenerTest, SaysWhyItCantListen) {
               FailsWith(StatusCode::kIoError, HasSubstr(std::to_string(listener->port()))));
 }
 
+// Another process may take a port meanwhile: of several ports, one is its own again.
 TEST(ListenerTest, APortIsFreeAgainAtOnce) {
-  uint16_t port = 0;
-  for (int round = 0; round < 3; ++round) {
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Open({.port = port}, Echo));
-    port = listener->port();
-    EXPECT_EQ(RawClient(port).Ask(kGet).status, 200);
-  }
+  const auto is_free_again = [] {
+    uint16_t port = 0;
+    for (int round = 0; round < 3; ++round) {
+      const auto listener = Listener::Open({.port = port}, Echo);
+      if (!listener.ok()) return false;
+      port = (*listener)->port();
+      EXPECT_EQ(RawClient(port).Ask(kGet).status, 200);
+    }
+    return true;
+  };
+  bool is_free = false;
+  for (int attempt = 0; attempt < 5 && !is_free; ++attempt) is_free = is_free_again();
+  EXPECT_TRUE(is_free);
 }
 
 TEST(ListenerTest, MoreThanSoManyConnectionsAreRefused) {
@@ -121,8 +135,8 @@ TEST(ListenerTest, DrainClosesWhatIsIdleAtOnce) {
   RawClient fresh(listener->port());
   RawClient used(listener->port());
   EXPECT_EQ(used.Ask(kGet).status, 200);
-  EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 2; }));
-  EXPECT_LT(SecondsOf([&] { listener->Drain(seconds(20)); }), 10);
+  EXPECT_EQ(listener->num_connections(), 2u);
+  listener->Drain(kPatience, WasInTime);
   EXPECT_TRUE(fresh.AtEnd());
   EXPECT_TRUE(used.AtEnd());
   EXPECT_EQ(listener->num_connections(), 0u);
@@ -143,12 +157,13 @@ TEST(ListenerTest, DrainWaitsForAnswers) {
   ASSERT_NE(waiting.responder, nullptr);
   ASSERT_NE(streaming.responder, nullptr);
   streaming.responder->Begin({.body = "first"});
+  const auto idle = IdleClient(*listener, &exchanges);
   std::atomic<bool> drained = false;
   std::thread drain([&] {
-    listener->Drain(kPatience);
+    listener->Drain(kPatience, WasInTime);
     drained = true;
   });
-  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_TRUE(idle->AtEnd()) << "it drains";
   EXPECT_FALSE(drained);
   waiting.responder->Send({.body = "all"});
   const RawAnswer answer = whole.ReadAnswer();
@@ -183,10 +198,10 @@ class AskedListenerTest : public ::testing::Test {
 TEST_F(AskedListenerTest, DrainEndsAtItsDeadline) {
   std::atomic<bool> gone = false;
   exchange_.responder->OnClosed([&gone] { gone = true; });
-  EXPECT_LT(SecondsOf([&] { listener_->Drain(milliseconds(200)); }), 10);
+  listener_->Drain(milliseconds(200));
   EXPECT_TRUE(client_->AtEnd());
-  EXPECT_TRUE(gone);
-  EXPECT_EQ(listener_->num_connections(), 0u);
+  EXPECT_TRUE(Eventually([&] { return gone.load(); }));
+  EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
 }
 
 TEST_F(AskedListenerTest, AnswersThatAreCutAtTheDeadlineHaveTheirLastWords) {
@@ -197,31 +212,37 @@ TEST_F(AskedListenerTest, AnswersThatAreCutAtTheDeadlineHaveTheirLastWords) {
   });
   EXPECT_EQ(client_->ReadAnswer().body, "first,last");
   EXPECT_TRUE(client_->AtEnd());
+  EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
   listener_->Drain(milliseconds(50), [] { ADD_FAILURE() << "nothing is left to cut"; });
 }
 
 TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
   Exchanges exchanges;
-  const auto listener = Listen({}, exchanges.handler());
+  const auto listener =
+      Listen({}, [handler = exchanges.handler()](const auto& request, const auto& responder) {
+        if (request->path == "/late") return responder->Send({.status = 503});
+        handler(request, responder);
+      });
   ASSERT_NE(listener, nullptr);
   RawClient first(listener->port());
   first.Send(kGet);
   const Exchanges::Exchange waiting = exchanges.Next();
   ASSERT_NE(waiting.responder, nullptr);
-  std::thread drain([&] { listener->Drain(kPatience); });
-  std::this_thread::sleep_for(milliseconds(100));
+  const auto before = IdleClient(*listener, &exchanges);
+  // A client that only waits holds up nobody.
+  std::thread drain([&] { listener->Drain(kPatience, WasInTime); });
+  EXPECT_TRUE(before->AtEnd()) << "it drains";
   RawClient idle(listener->port());
-  RawClient late(listener->port());
-  late.Send(kGet);
-  const Exchanges::Exchange refused = exchanges.Next();
-  ASSERT_NE(refused.responder, nullptr);
-  refused.responder->Send({.status = 503});
-  const RawAnswer answer = late.ReadAnswer();
+  RawAnswer answer;
+  EXPECT_TRUE(Eventually([&] {  // On a loaded machine a client may ask too late.
+    RawClient late(listener->port());
+    if (late.Send("GET /late HTTP/1.1\r\nHost: test\r\n\r\n")) answer = late.ReadAnswer();
+    return answer.status != 0 && late.AtEnd();
+  }));
   EXPECT_EQ(answer.status, 503);
-  EXPECT_EQ(answer.headers.at("connection"), "close");
-  EXPECT_TRUE(late.AtEnd());
+  EXPECT_EQ(answer.headers["connection"], "close");
   waiting.responder->Send({});
-  EXPECT_LT(SecondsOf([&] { drain.join(); }), 15) << "one that only waits holds up nobody";
+  drain.join();
   EXPECT_TRUE(idle.AtEnd());
 }
 
@@ -231,7 +252,7 @@ TEST_F(AskedListenerTest, ADestructorClosesAll) {
     exchange_.responder->Begin({});
     while (!stop) exchange_.responder->Write("x");
   });
-  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_THAT(client_->ReadUntil("x"), HasSubstr("x")) << "it writes";
   listener_.reset();
   stop = true;
   writer.join();
@@ -291,7 +312,7 @@ TEST_F(TlsListenerTest, DrainsWhatIsInTheMiddleOfAHandshake) {
   ASSERT_NE(listener, nullptr);
   RawClient silent(listener->port());
   EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 1; }));
-  EXPECT_LT(SecondsOf([&] { listener->Drain(milliseconds(100)); }), 10);
+  listener->Drain(milliseconds(100));
   EXPECT_TRUE(silent.AtEnd());
 }
 

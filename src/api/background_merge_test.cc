@@ -5,9 +5,6 @@
 //         was merged go.
 // Method: a file system whose next operation, a merge's, waits. Answers are compared with attention
 //         in float64.
-#include <chrono>
-#include <thread>
-
 #include "api/stopped_db_test_util.h"
 
 namespace attndb {
@@ -38,14 +35,6 @@ class BackgroundMergeTest : public test::StoppedDBFixture {
     Append(session, all, 900, 2);
     test::StopLane(*db_, store::kMergeLane, of_merges);
     ATTNDB_ASSERT_OK(db_->Store(*session, *all, {.name = "a", .replace = true}));
-  }
-  // Whether it comes about, in ten seconds at most.
-  static bool Comes(const std::function<bool()>& condition) {
-    for (int i = 0; i < 2000; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
   }
 };
 
@@ -104,11 +93,11 @@ TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
   Tokens all;
   Event of_merges;
   StoreTwice(&session, &all, &of_merges);
-  ASSERT_TRUE(Comes([&] { return NumCompanions("a") == 2; }));
+  ASSERT_TRUE(test::Eventually([&] { return NumCompanions("a") == 2; }));
   for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane)
     test::StopLane(*db_, lane, &release_);
   of_merges.Set();
-  ASSERT_TRUE(Comes([&] { return SegmentTokens("a") == std::vector<uint64_t>{1800}; }));
+  ASSERT_TRUE(test::Eventually([&] { return SegmentTokens("a") == std::vector<uint64_t>{1800}; }));
   Append(&session, &all, 1, 3);
   (void)Probe(&session);
   EXPECT_EQ(NumCompanions("a"), 0u);
@@ -134,7 +123,8 @@ TEST_F(BackgroundMergeTest, AnIdleSessionMovesAtOnce) {
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
   }
   EXPECT_EQ(SegmentTokens("a"), std::vector<uint64_t>{1800});
-  ASSERT_TRUE(Comes([&] { return db_->Stats()->num_segments == 1; })) << "it holds the run yet";
+  ASSERT_TRUE(test::Eventually([&] { return db_->Stats()->num_segments == 1; }))
+      << "it holds the run yet";
   EXPECT_EQ(session.Explain().num_segments, 1u);
   Append(&session, &all, 1, 3);
   (void)Probe(&session);

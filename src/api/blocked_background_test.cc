@@ -153,7 +153,7 @@ TEST_F(BlockedBackgroundTest, ATenantDoesNotWaitForWhatAnotherHasStored) {
   };
   std::future<Status> of_a = wait(&a);
   std::future<Status> of_b = wait(&b);
-  EXPECT_EQ(of_a.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(of_a.wait_for(test::kPatience), std::future_status::ready);
   EXPECT_EQ(of_b.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   release_.Set();
   ATTNDB_EXPECT_OK(of_a.get());

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class ForkTest : public DBFixture {
  protected:
-  static constexpr unsigned kSecondsMax = 30;
+  static constexpr unsigned kSecondsMax = 120;
 
   ForkTest() : DBFixture(/*background_builds=*/true) {
     ATTNDB_EXPECT_OK(StoreTokens(tokens_, {.name = "a"}));  // Its planes are built meanwhile.

@@ -2,11 +2,9 @@
 //         and stores with the threads that there are: nothing aborts, and what is durable is
 //         acknowledged.
 // Method: a process whose threads can't be started, while a store is open or being opened.
-#include <chrono>
-#include <thread>
-
-#include "api/db_test_util.h"
 #include "testing/no_threads.h"
+#include "api/db_test_util.h"
+#include "testing/event.h"
 
 namespace attndb {
 namespace {
@@ -69,10 +67,7 @@ TEST_F(NoThreadsTest, ThreadsComeWithTheNextJobOnceTheyCan) {
   }
   ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(5000, 2), {.name = "b"}));
   // Nobody waits for it, and nobody but a thread of the background does it.
-  for (int i = 0; i < 10'000 && db_->Stats()->num_pending_companions > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
+  EXPECT_TRUE(test::Eventually([this] { return db_->Stats()->num_pending_companions == 0; }));
 }
 
 }  // namespace

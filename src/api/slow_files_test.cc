@@ -1,7 +1,6 @@
 // Goal:   a file that is slow delays who reads it, and nobody else.
 // Method: a file system that stops at an operation, the next one or each in turn, until the test
 //         lets it go on.
-#include <chrono>
 #include <future>
 #include <thread>
 
@@ -49,7 +48,7 @@ TEST_F(SlowFilesTest, OneSlowReadStopsNoOtherSession) {
     EXPECT_EQ(Start(Tokens{1, 2, 3}).session.num_reused(), 0u);
     done.set_value();
   });
-  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(done.get_future().wait_for(test::kPatience), std::future_status::ready);
   release_.Set();
   beside.join();
   reader.join();
@@ -73,7 +72,7 @@ TEST_F(SlowFilesTest, NoOperationOfAnOpenOrAFirstReadStopsOthers) {
     waiting.Await();
     if (files_.num_faults() == 0) break;
     std::future<void> beside = std::async(std::launch::async, [&] { UseStore(other); });
-    EXPECT_EQ(beside.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(beside.wait_for(test::kPatience), std::future_status::ready);
     release.Set();
     beside.get();
     reader.get();

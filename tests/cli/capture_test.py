@@ -160,13 +160,13 @@ class RefusalTest(CaptureCase):
     def test_an_interrupted_capture_leaves_no_file(self):
         long_text = self.write("long.txt", TEXT * 60)
         process = self.start("capture", long_text, "-o", self.out)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + cli_case.WAIT
         while not list(self.dir.glob("out.safetensors.*.tmp")):  # Before the first token.
             self.assertIsNone(process.poll())
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=cli_case.WAIT)
         self.assertEqual(process.returncode, INTERRUPTED, err)
         self.assertIn(b"no file is written", err)
         self.assertEqual(sorted(path.name for path in self.dir.iterdir()),

@@ -17,6 +17,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SKIPPED = 77
+WAIT = 120  # Seconds, for what takes few where nobody else is busy.
 
 # Exit codes: docs/cli.md.
 OK, ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY = 0, 1, 2, 3, 4, 5

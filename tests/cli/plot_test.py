@@ -108,13 +108,15 @@ class FakeTest(CliCase):
                 self.assertEqual(len(done.err.splitlines()), 1, done)
 
     def test_a_signal_ends_it_too(self):
-        env = self.python(end=f"echo $$ > {self.dir}/pid\nexec sleep 100")
+        env = self.python(end=f"echo $$ > {self.dir}/pid\nexec sleep 1000")
         process = self.start("plot", self.file, "-o", "out", env=env)
         pid = self.dir / "pid"
+        deadline = time.monotonic() + cli_case.WAIT
         while not pid.exists() or not pid.read_text().strip():
+            self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=cli_case.WAIT)
         self.assertEqual((process.returncode, err), (INTERRUPTED, b"attndb: interrupted\n"))
         self.assertFalse(pathlib.Path(f"/proc/{pid.read_text().strip()}").exists())
 

@@ -215,9 +215,9 @@ class DamageTest(StoreCase):
 class WriterTest(StoreCase):
     def hold(self):
         """A process that has the store open for writing, until its stdin ends."""
-        writer = self.start("chat", "--context", "harbour", "--wait", 60)
+        writer = self.start("chat", "--context", "harbour", "--wait", cli_case.WAIT)
         self.addCleanup(self.end, writer)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + cli_case.WAIT
         while self.run_any("pin", "harbour").code != BUSY:
             self.assertLess(time.monotonic(), deadline, "no process holds the store")
             self.assertIsNone(writer.poll())
@@ -240,7 +240,7 @@ class WriterTest(StoreCase):
         self.run_ok("verify")
         self.run_ok("ask", "--context", "lighthouse", "Who?", "--max-tokens", 3)
         writer.stdin.close()
-        self.assertEqual(writer.wait(60), 0)
+        self.assertEqual(writer.wait(cli_case.WAIT), 0)
         self.run_ok("pin", "harbour")
 
     def test_a_long_import_lets_others_pass(self):
@@ -262,11 +262,11 @@ class WriterTest(StoreCase):
 
     def test_wait_waits_for_the_writer_to_end(self):
         writer = self.hold()
-        waiting = self.start("pin", "harbour", "--wait", 60)
+        waiting = self.start("pin", "harbour", "--wait", 600)
         time.sleep(0.5)
         self.assertIsNone(waiting.poll())
         writer.stdin.close()
-        self.assertEqual(waiting.wait(60), 0)
+        self.assertEqual(waiting.wait(cli_case.WAIT), 0)
         self.end(waiting)
 
     def test_who_may_not_write_can_read_and_ask(self):

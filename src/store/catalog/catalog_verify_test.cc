@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <fstream>
 #include <future>
 #include <thread>
 
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/sqlite.h"
+#include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -192,7 +192,7 @@ TEST(CatalogVerifyBeside, OtherCallsGoOnMeanwhile) {
       harness.MustPublish(Range(0, 10), {.name = "later" + std::to_string(num_calls)});
       done.set_value(ok);
     });
-    const bool in_time = found.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    const bool in_time = found.wait_for(test::kPatience) == std::future_status::ready;
     EXPECT_TRUE(in_time);
     // Whoever holds the lock must end for the thread to end.
     if (in_time)

@@ -30,7 +30,7 @@ bool UseSqlite() {
 
 TEST(SqliteForkTest, AForkUsesSqliteWhateverOthersDid) {
   constexpr int kForks = 200;
-  constexpr unsigned kSecondsMax = 20;
+  constexpr unsigned kSecondsMax = 120;
   LetForksWaitForSqlite();
   std::atomic<bool> ends = false;
   const auto work = [&ends] {
