@@ -13,17 +13,20 @@ help:      ## This list.
 setup:     ## Debian packages (as root), llama.cpp, the demo's model. Once.
 	@scripts/setup.sh
 
-build: setup ## The command line, at build/release/bin/attndb, and everything else.
+build: setup ## The command line, at build/release/bin/attndb, the server and everything else.
 	@scripts/build.sh release
 
 python: packages ## The Python package, into .deps/venv, with torch and transformers.
 	@$(BESIDE) engine torch library
-	@scripts/build.sh release attndb_cli
+	@scripts/build.sh release attndb_programs
 	@scripts/install_python.sh
 
+# It builds what it runs, and no server. A server that was built before must not be older than the
+# library that it loads.
 demo: packages ## Import a text into a store; a second process answers from it.
 	@$(BESIDE) engine library
-	@scripts/build.sh --native release attndb_cli
+	@scripts/build.sh --native release \
+	  $(if $(wildcard build/release/bin/attndb-s*),attndb_programs,attndb_cli)
 	@scripts/demo.sh
 
 check: packages tools ## Before each commit: layers, format, unit tests that a change can affect.

@@ -8,10 +8,6 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace attndb::cli {
 
 // A flag, or an argument.
@@ -31,8 +27,6 @@ struct CommandTree {
   std::vector<OptionEntry> options;
   std::vector<CommandTree> commands;
 };
-
-CommandTree TreeOf(const CLI::App& app);
 
 }  // namespace attndb::cli
 

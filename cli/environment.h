@@ -17,22 +17,20 @@
 #include "attndb/result.h"
 #include "cli/common/exit_code.h"
 
-namespace CLI {
-class App;
-}
-
 namespace attndb::cli {
 
+class Parser;
 using Json = nlohmann::ordered_json;
 
 // Options of every command.
 struct CommonOptions {
-  std::string program = "attndb";    // Program that failures and warnings name.
-  std::string db_path;               // Empty: ATTNDB_PATH, else the user's data folder.
-  std::string tenant;                // Empty: the default tenant.
-  std::string server;                // URL of a server to ask instead; empty: ATTNDB_URL.
-  std::vector<std::string> given;    // Flags and arguments on the command line: "--name".
-  const CLI::App* parser = nullptr;  // All commands and flags: TreeOf. Not owned; outlives a run.
+  std::string program = "attndb";  // Program that failures and warnings name.
+  std::string db_path;             // Empty: ATTNDB_PATH, else the user's data folder.
+  std::string tenant;              // Empty: the default tenant.
+  std::string server;              // URL of a server to ask instead; empty: ATTNDB_URL.
+  std::vector<std::string> words;  // The command line, without the program.
+  std::vector<std::string> given;  // Flags and arguments on the command line: "--name".
+  const Parser* parser = nullptr;  // All commands and flags. Not owned; outlives a run.
   bool json = false;
   bool quiet = false;
   double wait_seconds = 0;  // Seconds to wait for another writer to end.

@@ -1,5 +1,5 @@
 // The flags and arguments of a command, as the command's file writes them down. Hides the parser
-// (CLI11), which is large: only flags.cc, program.cc and usage_text.cc include it.
+// (CLI11): parser.cc has the functions.
 //
 // Threads: one thread at a time.
 // Errors:  none here; what a user gets wrong is found when the command line is parsed.

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -15,36 +14,10 @@
 #include <vector>
 
 #include "attndb/version.h"
-#include "cli/usage_text.h"
+#include "cli/parser.h"
 
 namespace attndb::cli {
 namespace {
-
-struct Registered {
-  CLI::App* app = nullptr;
-  std::unique_ptr<Command> command;
-};
-
-// CLI11's help with our words, and one empty line where it leaves two.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() {
-    label("SUBCOMMAND", "COMMAND");
-    label("Positionals", "Arguments");
-    label("REQUIRED", "(required)");
-    column_width(26);
-  }
-
-  std::string make_help(const CLI::App* app, std::string name,
-                        CLI::AppFormatMode mode) const override {
-    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
-    for (size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at)) {
-      text.erase(at, 1);
-    }
-    while (text.ends_with("\n\n")) text.pop_back();
-    return text;
-  }
-};
 
 // "Exit codes: 0 ok, 1 error, ...", in lines of the help.
 std::string ExitCodesText() {
@@ -75,8 +48,7 @@ std::string HelpEnd(const CommandEntry& entry) {
   return text;
 }
 
-void AddCommonFlags(const Program& program, CLI::App* app, CommonOptions* options) {
-  Flags flags(app);
+void AddCommonFlags(const Program& program, Flags flags, CommonOptions* options) {
   flags.Group("Options of every command");
   if (program.has_store) {
     flags.Add(
@@ -93,44 +65,27 @@ void AddCommonFlags(const Program& program, CLI::App* app, CommonOptions* option
   flags.Add({"-q,--quiet", "", "No progress and no notes on stderr"}, &options->quiet);
 }
 
-std::vector<Registered> AddCommands(const Program& program, CLI::App* app, CommonOptions* options) {
-  std::vector<Registered> all;
+using Commands = std::vector<std::unique_ptr<Command>>;
+
+Commands AddCommands(const Program& program, Parser* parser, CommonOptions* options) {
+  Commands commands;
   for (const CommandEntry& entry : program.commands) {
-    Registered one;
-    one.command = entry.make();
-    one.app = app->add_subcommand(entry.name, entry.summary)->group("Commands");
-    one.app->set_help_flag("-h,--help", "Show this help");
-    one.app->footer(HelpEnd(entry));
-    Flags flags(one.app);
-    one.command->AddFlags(&flags);
-    AddCommonFlags(program, one.app, options);
-    all.push_back(std::move(one));
+    commands.push_back(entry.make());
+    Flags flags = parser->AddCommand(entry.name, entry.summary, HelpEnd(entry));
+    commands.back()->AddFlags(&flags);
+    AddCommonFlags(program, flags, options);
   }
-  return all;
+  return commands;
 }
 
-void ConfigureMain(const Program& program, CLI::App* app, CommonOptions* options) {
-  const std::string name = program.name;
-  app->name(name);
-  app->set_help_flag("-h,--help",
-                     "Show this help; '" + name + " COMMAND --help' shows a command's");
-  app->set_version_flag("--version", name + " " + Version());
-  app->require_subcommand(1);
-  app->formatter(std::make_shared<HelpFormatter>());  // Commands inherit it.
-  app->footer(std::string("\nExamples:\n") + program.examples + ExitCodesText());
-  AddCommonFlags(program, app, options);
-}
-
-ExitCode ReportUsage(const Program& program, const CLI::App& app, const CLI::ParseError& error,
-                     const std::vector<std::string>& args, const CommonOptions& options) {
-  const std::vector<std::string> unknown = app.remaining();
+ExitCode ReportUsage(const Program& program, const ParsedLine& line, const CommonOptions& options) {
   for (const MovedCommand& moved : program.moved) {
-    if (unknown.empty() || unknown.front() != moved.name) continue;
+    if (line.unknown != moved.name) continue;
     const std::string what = std::string("'") + moved.name + "' is no command of " + program.name;
     return ReportFailure(Status::InvalidArgument(what), moved.advice, options);
   }
-  return ReportFailure(Status::InvalidArgument(UsageText(app, error, args)),
-                       "see '" + CommandText(app) + " --help'", options);
+  return ReportFailure(Status::InvalidArgument(line.mistake), "see '" + line.where + " --help'",
+                       options);
 }
 
 // The system may have no more memory; that is nobody's fault but of what was asked.
@@ -142,28 +97,20 @@ Result<ExitCode> RunInMemory(Command* command, Environment* env) {
   }
 }
 
-ExitCode RunCommand(const Program& program, const std::vector<Registered>& commands,
-                    const CommonOptions& options) {
-  for (const Registered& one : commands) {
-    if (!one.app->parsed()) continue;
-    CommonOptions all = options;
-    all.parser = one.app->get_parent();
-    for (const CLI::Option* given : one.app->parse_order()) all.given.push_back(given->get_name());
-    if (const auto faults = VariableFaults(); !faults.empty() && !one.command->bears_faults()) {
-      return ReportFailure(Status::InvalidArgument(faults.front()), "unset it, or set it so",
-                           options);
-    }
-    Environment env(std::move(all));
-    const Result<ExitCode> result = RunInMemory(one.command.get(), &env);
-    if (result.ok()) return *result;
-    std::string_view advice = env.advice();
-    // What the codes advise is about the user's store.
-    const StatusCode code = result.status().code();
-    const bool is_of_store = code != StatusCode::kNotFound || env.has_reached_contexts();
-    if (advice.empty() && program.has_store && is_of_store) advice = AdviceFor(code);
-    return ReportFailure(result.status(), advice, options);
+ExitCode RunCommand(const Program& program, Command* command, CommonOptions options) {
+  if (const auto faults = VariableFaults(); !faults.empty() && !command->bears_faults()) {
+    return ReportFailure(Status::InvalidArgument(faults.front()), "unset it, or set it so",
+                         options);
   }
-  return ReportFailure(Status::Internal("no command"), "", options);
+  Environment env(options);
+  const Result<ExitCode> result = RunInMemory(command, &env);
+  if (result.ok()) return *result;
+  std::string_view advice = env.advice();
+  // What the codes advise is about the user's store.
+  const StatusCode code = result.status().code();
+  const bool is_of_store = code != StatusCode::kNotFound || env.has_reached_contexts();
+  if (advice.empty() && program.has_store && is_of_store) advice = AdviceFor(code);
+  return ReportFailure(result.status(), advice, options);
 }
 
 // `help [COMMAND]` as the flag that says the same; no argument at all as a call for help.
@@ -176,29 +123,28 @@ std::vector<std::string> WithHelpFlag(std::vector<std::string> args) {
 }
 
 ExitCode ParseAndRun(const Program& program, const std::vector<std::string>& args) {
-  CLI::App app(program.about);
+  Parser parser({.name = program.name,
+                 .about = program.about,
+                 .footer = std::string("\nExamples:\n") + program.examples + ExitCodesText(),
+                 .version = std::string(program.name) + " " + Version()});
   CommonOptions options;
   options.program = program.name;
-  ConfigureMain(program, &app, &options);
-  const std::vector<Registered> commands = AddCommands(program, &app, &options);
-  const auto refuse = [&](const CLI::ParseError& error) {
-    options.json = std::ranges::find(args, "--json") != args.end();
-    return ReportUsage(program, app, error, args, options);
-  };
-  try {
-    std::vector<std::string> last_first(args.rbegin(), args.rend());
-    app.parse(std::move(last_first));
-  } catch (const CLI::Success& success) {  // --help, --version.
-    const std::string& first = args.front();
-    if (!first.starts_with('-') && app.get_subcommands().empty()) {  // `attndb lst --help`.
-      return refuse(CLI::ExtrasError(app.get_name(), {first}));
-    }
-    app.exit(success);
-    return ExitCode::kOk;
-  } catch (const CLI::ParseError& error) {
-    return refuse(error);
+  AddCommonFlags(program, parser.MainFlags(), &options);
+  const Commands commands = AddCommands(program, &parser, &options);
+  ParsedLine line = parser.Parse(args);
+  switch (line.kind) {
+    case ParsedLine::Kind::kShown:
+      return ExitCode::kOk;
+    case ParsedLine::Kind::kWrong:
+      options.json = std::ranges::find(args, "--json") != args.end();
+      return ReportUsage(program, line, options);
+    case ParsedLine::Kind::kCommand:
+      break;
   }
-  return RunCommand(program, commands, options);
+  options.parser = &parser;
+  options.words = args;
+  options.given = std::move(line.given);
+  return RunCommand(program, commands[line.command_idx].get(), std::move(options));
 }
 
 // Whether stdout is a pipe that nobody reads any more, as behind `| head`.

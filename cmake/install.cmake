@@ -1,7 +1,8 @@
 # `cmake --install`: headers, libraries, the command line, and packages for CMake and pkg-config. All
 # of it may be moved to another place afterwards. docs/install.md says how it is used.
 #
-#   component runtime      libattndb.so, the command line, its manual page and completion, the docs
+#   component runtime      libattndb.so, libattndb_simulate.so, the command line with the programs
+#                          that it starts, its manual page and completion, the docs
 #   component development  headers, libattndb.a, the adapter, lib/cmake/attndb, lib/pkgconfig
 #   component python       what goes into a wheel; python/CMakeLists.txt has its rules
 #
@@ -25,7 +26,8 @@ if(ATTNDB_BUILD_LLAMA)
 endif()
 
 # Libraries. ../lib is where the command line of a wheel finds them.
-install(TARGETS attndb EXPORT attndbTargets
+set_target_properties(attndb_simulate PROPERTIES EXPORT_NAME simulate)
+install(TARGETS attndb attndb_simulate EXPORT attndbTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS attndb_static EXPORT attndbStaticTargets
@@ -33,12 +35,12 @@ install(TARGETS attndb_static EXPORT attndbStaticTargets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(export_sets attndbTargets attndbStaticTargets)
 if(ATTNDB_BUILD_CLI)
-  set_target_properties(attndb_cli PROPERTIES INSTALL_RPATH
+  set_target_properties(${ATTNDB_PROGRAMS} PROPERTIES INSTALL_RPATH
     "$ORIGIN/${bin_to_lib};$ORIGIN/${bin_to_lib}/attndb;$ORIGIN/../lib")
   if(ATTNDB_BUILD_LLAMA AND NOT bundle_llama)
-    set_target_properties(attndb_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    set_target_properties(${ATTNDB_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   endif()
-  install(TARGETS attndb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  install(TARGETS ${ATTNDB_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   if(NOT CMAKE_CROSSCOMPILING)
     set(share ${CMAKE_BINARY_DIR}/cli/share)
     set(data ${CMAKE_INSTALL_DATADIR})
@@ -87,14 +89,14 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attndbConfig.cmake
               ${CMAKE_SOURCE_DIR}/cmake/FindISAL.cmake
         DESTINATION ${package_dir} COMPONENT development)
 
-# pkg-config attndb, attndb_llama.
+# pkg-config attndb, attndb_simulate, attndb_llama.
 set(llama_requires "")
 set(llama_libs "-L\${libdir}/attndb -lllama -lggml -lggml-base")
 if(NOT bundle_llama)
   set(llama_requires ", llama")
   set(llama_libs "")
 endif()
-set(packages attndb)
+set(packages attndb attndb_simulate)
 if(ATTNDB_BUILD_LLAMA)
   list(APPEND packages attndb_llama)
 endif()

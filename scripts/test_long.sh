@@ -56,7 +56,7 @@ agreement() { run_sized release agreement; }
 
 transformers() {
   scripts/setup.sh python
-  scripts/build.sh release attndb_cli
+  scripts/build.sh release attndb_programs
   scripts/install_python.sh
   OMP_NUM_THREADS=1 .deps/venv/bin/python -B -m pytest -q -s -p no:cacheprovider \
     ${sized[transformers]}
@@ -64,7 +64,7 @@ transformers() {
 
 server() {
   scripts/setup.sh clients
-  scripts/build.sh release attndb_cli judge_turns
+  scripts/build.sh release attndb_programs judge_turns
   .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
     --attndb build/release/bin/attndb --load-seconds "${LOAD_SECONDS:-1800}" --kill-every 30 \
     tests/server/load_test.py

@@ -1,4 +1,4 @@
-// What commands ask a server by, in a build without one: it says so.
+// The commands that ask a server, in a build without its client: they say so.
 #include "cli/client/server_commands.h"
 #include "cli/client/server_contexts.h"
 

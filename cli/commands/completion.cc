@@ -9,6 +9,7 @@
 #include "cli/common/completion.h"
 #include "cli/common/man_page.h"
 #include "cli/common/variables.h"
+#include "cli/parser.h"
 
 namespace attndb::cli {
 namespace {
@@ -33,7 +34,7 @@ class CompletionCommand : public Command {
         {{"bash", BashCompletion}, {"zsh", ZshCompletion}, {"fish", FishCompletion}}};
     for (const auto& [name, write] : kShells) {
       if (name != shell_) continue;
-      PrintText(env, write(TreeOf(*env->options().parser)));
+      PrintText(env, write(env->options().parser->Tree()));
       return ExitCode::kOk;
     }
     return Status::InvalidArgument("expected bash, zsh or fish, found '" + shell_ + "'");
@@ -57,7 +58,7 @@ class ManCommand : public Command {
     for (const Variable& variable : Variables()) {
       facts.variables.emplace_back(variable.name, variable.meaning);
     }
-    PrintText(env, ManPage(TreeOf(*env->options().parser), facts));
+    PrintText(env, ManPage(env->options().parser->Tree(), facts));
     return ExitCode::kOk;
   }
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/common/engine_report.h"
 #include "cli/common/machine.h"
+#include "cli/common/other_program.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 #include "cli/common/variables.h"
@@ -210,6 +212,18 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   for (const std::string& problem : engine.problems) report->Warn(problem);
 }
 
+// The programs that commands start, which a build may be without.
+void ReportPrograms(Report* report) {
+  report->Section("programs");
+  Json json = Json::object();
+  for (const char* name : {kServerProgram, kSimulateProgram}) {
+    const std::optional<std::string> path = ProgramBeside(name);
+    json[name] = path ? Json(*path) : Json();
+    report->Add(name, path.value_or("not built"));
+  }
+  report->json["programs"] = std::move(json);
+}
+
 void ReportEnvironment(Report* report) {
   report->Section("environment");
   Json json = Json::object();
@@ -247,6 +261,7 @@ class DoctorCommand : public Command {
     ReportMachine(fast_, &report);
     ReportStore(env, fast_, &report);
     ReportEngine(engine, &report);
+    ReportPrograms(&report);
     ReportEnvironment(&report);
     env->Print(std::string("attndb ") + Version() + "\n\n" + report.Text());
     report.json["warnings"] = report.warnings();

@@ -58,6 +58,7 @@ std::unique_ptr<Command> MakeAsk() { return std::make_unique<NoEngineCommand>();
 std::unique_ptr<Command> MakeChat() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeFind() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeCapture() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeServe() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeExplain() { return std::make_unique<NoEngineCommand>(); }
 
 EngineReport FindEngine() {

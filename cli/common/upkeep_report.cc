@@ -9,7 +9,7 @@
 namespace attndb::cli {
 namespace {
 
-Json ToJson(const VerifyReport& report) {
+Json VerifyJson(const VerifyReport& report) {
   Json damages = Json::array();
   for (const Damage& damage : report.damages) {
     damages.push_back({{"segment_id", damage.segment_id},
@@ -23,7 +23,7 @@ Json ToJson(const VerifyReport& report) {
           {"damages", std::move(damages)}};
 }
 
-std::string ToText(const Damage& damage) {
+std::string DamageText(const Damage& damage) {
   std::string text = "DAMAGED " + damage.file + ": " + damage.message + "\n";
   for (const std::string& context : damage.contexts) text += "  not served: " + context + "\n";
   return text;
@@ -32,8 +32,8 @@ std::string ToText(const Damage& damage) {
 }  // namespace
 
 ExitCode ReportVerified(Environment* env, const VerifyReport& report, double seconds) {
-  env->PrintJson(ToJson(report));
-  for (const Damage& damage : report.damages) env->Print(ToText(damage));
+  env->PrintJson(VerifyJson(report));
+  for (const Damage& damage : report.damages) env->Print(DamageText(damage));
   env->Print((report.ok() ? "ok: " : FormatCount(report.damages.size()) + " damaged: ") +
              Counted(report.num_segments, "segment") + ", " + FormatBytes(report.num_bytes) +
              " checked in " + FormatSeconds(seconds) + "\n");

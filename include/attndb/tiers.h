@@ -6,6 +6,7 @@
 //   ATTNDB_ASSIGN_OR_RETURN(const SimulateReport report, Simulate(options));
 //   std::cout << report.ToText();
 //
+// Library:  libattndb_simulate, which needs no libattndb.
 // Policies: "lru", "fifo", "attention_store", "attndb", "belady", "none", with keys as in
 //           "attndb(bytes=1,prefer=600)": docs/tiers.md.
 // Model:    one engine that serves one turn after the other; a batch counts as so much GPU time for

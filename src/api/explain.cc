@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "api/json_text.h"
-#include "api/text_table.h"
 #include "attndb/stats.h"
 #include "attndb/units.h"
+#include "common/text_table.h"
 
 namespace attndb {
 namespace {

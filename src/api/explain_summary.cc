@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "api/text_table.h"
 #include "attndb/stats.h"
 #include "attndb/units.h"
+#include "common/text_table.h"
 
 namespace attndb {
 namespace {

@@ -2,7 +2,7 @@
 """Goal: `attndb simulate` says what memory and disk keep of conversations, made up or of a trace,
 and names what is wrong.
 
-Method: small workloads; what the figures are is tested in src/storage/tier/simulator.
+Method: small workloads; what the figures are is tested in src/simulate.
 """
 
 import json

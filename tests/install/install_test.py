@@ -57,6 +57,12 @@ class InstallTest(unittest.TestCase):
                          r"^attndb \d+\.\d+\.\d+$")
         shutil.rmtree(self.folder / f"{program.name}.store")
 
+    def simulates(self, program):
+        self.assertIn("100 synthetic conversations", run(program))
+        libraries = run("ldd", program)
+        self.assertIn("libattndb_simulate.so", libraries)
+        self.assertNotIn("libattndb.so", libraries)
+
     def runs_a_model(self, program):
         if MODEL.exists():
             self.assertTrue(run(program, MODEL, self.folder / f"{program.name}.store").strip())
@@ -87,6 +93,7 @@ class InstallTest(unittest.TestCase):
             self.runs(build / name)
             linked = "libattndb.so" in run("ldd", build / name)
             self.assertEqual(linked, not name.endswith("_static"), name)
+        self.simulates(build / "simulate_consumer")
 
     def test_a_cmake_project_runs_models(self):
         if not self.has_llama:
@@ -130,6 +137,7 @@ class InstallTest(unittest.TestCase):
             self.runs(folder / name)
             linked = "libattndb.so" in run("ldd", folder / name)
             self.assertEqual(linked, not name.endswith("_static"), name)
+        self.simulates(folder / "simulate_consumer")
         if self.has_llama:
             self.runs_a_model(folder / "llama_consumer")
 
@@ -166,13 +174,22 @@ class InstallTest(unittest.TestCase):
             if path.suffix in (".cmake", ".pc", ".h"):
                 for folder in (ROOT, ARGS.build, self.folder / "first"):
                     self.assertNotIn(str(folder), path.read_text(), path)
-        paths = re.findall(r"R(?:UN)?PATH.*\[(.*)\]",
-                           run("readelf", "-d", self.prefix / "bin/attndb"))
-        for folder in ":".join(paths).split(":"):
-            self.assertTrue(folder.startswith("$ORIGIN"), folder)
+        for program in (self.prefix / "bin").iterdir():
+            paths = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", run("readelf", "-d", program))
+            for folder in ":".join(paths).split(":"):
+                self.assertTrue(folder.startswith("$ORIGIN"), f"{program}: {folder}")
 
-    def test_the_installed_command_line_runs(self):
-        self.assertRegex(run(self.prefix / "bin/attndb", "--version"), r"^attndb \d+\.\d+\.\d+$")
+    def test_the_installed_command_line_runs_and_starts_its_programs(self):
+        attndb = self.prefix / "bin/attndb"
+        self.assertRegex(run(attndb, "--version"), r"^attndb \d+\.\d+\.\d+$")
+        self.assertIn("100 synthetic conversations",
+                      run(attndb, "simulate", "--conversations", "100"))
+        programs = {path.name for path in (self.prefix / "bin").iterdir()}
+        self.assertLessEqual({"attndb", "attndb-simulate"}, programs)
+        if "attndb-server" in programs:  # It opens the file of keys, attndb does not.
+            said = run(attndb, "serve", "--keys", self.folder / "no.json", fails=True)
+            self.assertIn("no.json", said)
+        self.assertEqual("attndb-server" in programs, self.has_llama)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,10 @@ class PackageTest(unittest.TestCase):
         attndb = (python, "-m", "attndb")
         report = json.loads(self.run_in(*attndb, "doctor", "--fast", "--json", "--db", "store"))
         self.assertTrue(report["engine"]["forward"]["ok"], report)
+        self.assertNotIn(None, report["programs"].values())
+        self.run_in(*attndb, "simulate", "--conversations", "100")
+        said = self.run_in(*attndb, "serve", "--keys", "no.json", "--db", "store", code=3)
+        self.assertIn("no.json", said)  # attndb-server opens it.
         self.run_in("c++", "-shared", "-fPIC", "-o", "dying.so",
                     ROOT / "tests/cli/dying_llama.cc")
         preload = str(self.folder / "dying.so")
@@ -137,6 +141,9 @@ class PackageTest(unittest.TestCase):
                                              "--json"))
         site = pathlib.Path(self.run_in(python, "-c", "import attndb; print(attndb.__path__[0])")
                             .strip())
+        self.assertEqual({path.name for path in (site / "bin").iterdir()},
+                         {"attndb", "attndb-simulate"})
+        self.run_in(python, "-m", "attndb", "simulate", "--conversations", "100")
         for suffix in (".h", ".a", ".cmake"):  # What others build upon is not in a wheel.
             self.assertEqual(list(site.rglob("*" + suffix)), [])
         said = self.run_in(python, "-m", "attndb", "ask", "x", "--db", "store", code=10)

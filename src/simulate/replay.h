@@ -11,16 +11,16 @@
 // Units:   seconds, bytes, tokens.
 // Threads: pure function.
 // Source:  AttentionStore (arXiv:2403.19708) 4.1, 4.2.
-#ifndef ATTNDB_STORAGE_TIER_SIMULATOR_REPLAY_H_
-#define ATTNDB_STORAGE_TIER_SIMULATOR_REPLAY_H_
+#ifndef ATTNDB_SIMULATE_REPLAY_H_
+#define ATTNDB_SIMULATE_REPLAY_H_
 
 #include <cstdint>
 #include <functional>
 
 #include "attndb/result.h"
+#include "simulate/workload.h"
 #include "storage/tier/placement.h"
 #include "storage/tier/policy.h"
-#include "storage/tier/simulator/workload.h"
 
 namespace attndb::tier {
 
@@ -73,4 +73,4 @@ Result<ReplayCounts> Replay(const Workload& workload, const ReplayOptions& optio
 
 }  // namespace attndb::tier
 
-#endif  // ATTNDB_STORAGE_TIER_SIMULATOR_REPLAY_H_
+#endif  // ATTNDB_SIMULATE_REPLAY_H_

@@ -1,4 +1,4 @@
-#include "storage/tier/simulator/trace.h"
+#include "simulate/trace.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "storage/tier/simulator/workload.h"
+#include "simulate/workload.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "api/text_table.h"
+#include "common/text_table.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "storage/tier/simulator/replay.h"
+#include "simulate/replay.h"
 
 #include <algorithm>
 #include <deque>

@@ -2,8 +2,8 @@
 //
 // Errors:  kInvalidArgument names the option, what was expected and what was found.
 // Threads: pure functions.
-#ifndef ATTNDB_API_SIMULATE_CHECK_H_
-#define ATTNDB_API_SIMULATE_CHECK_H_
+#ifndef ATTNDB_SIMULATE_SIMULATE_CHECK_H_
+#define ATTNDB_SIMULATE_SIMULATE_CHECK_H_
 
 #include <vector>
 
@@ -22,4 +22,4 @@ Result<std::vector<tier::Policy>> ParsePolicies(const SimulateOptions& options);
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_API_SIMULATE_CHECK_H_
+#endif  // ATTNDB_SIMULATE_SIMULATE_CHECK_H_

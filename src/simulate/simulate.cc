@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "api/simulate_check.h"
 #include "attndb/tiers.h"
 #include "attndb/units.h"
-#include "storage/tier/simulator/replay.h"
-#include "storage/tier/simulator/trace.h"
-#include "storage/tier/simulator/workload.h"
+#include "simulate/replay.h"
+#include "simulate/simulate_check.h"
+#include "simulate/trace.h"
+#include "simulate/workload.h"
 
 namespace attndb {
 namespace {

@@ -2,7 +2,7 @@
 //         settings its hit rates are the paper's.
 // Method: workloads of a few turns; then one seed of [AS] 4.1's workload against Fig. 21. What six
 //         seeds give is measured by attndb-bench tiers.
-#include "storage/tier/simulator/replay.h"
+#include "simulate/replay.h"
 
 #include <gtest/gtest.h>
 

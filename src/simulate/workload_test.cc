@@ -1,6 +1,6 @@
 // Goal:   the synthetic workload has the shape that the paper gives of ShareGPT.
 // Method: shares and means of many conversations, against [AS] 2.3, 4.1 and 4.2.
-#include "storage/tier/simulator/workload.h"
+#include "simulate/workload.h"
 
 #include <gtest/gtest.h>
 

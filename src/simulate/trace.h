@@ -11,15 +11,15 @@
 // Errors:  the file is hostile. kInvalidArgument names file and line, what was expected and what
 //          was found; kNotFound, kIoError.
 // Threads: pure function of the file.
-#ifndef ATTNDB_STORAGE_TIER_SIMULATOR_TRACE_H_
-#define ATTNDB_STORAGE_TIER_SIMULATOR_TRACE_H_
+#ifndef ATTNDB_SIMULATE_TRACE_H_
+#define ATTNDB_SIMULATE_TRACE_H_
 
 #include <cstdint>
 #include <istream>
 #include <string>
 
 #include "attndb/result.h"
-#include "storage/tier/simulator/workload.h"
+#include "simulate/workload.h"
 
 namespace attndb::tier {
 
@@ -39,4 +39,4 @@ Result<Workload> ReadTrace(std::istream& stream, const std::string& name,
 
 }  // namespace attndb::tier
 
-#endif  // ATTNDB_STORAGE_TIER_SIMULATOR_TRACE_H_
+#endif  // ATTNDB_SIMULATE_TRACE_H_

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "api/json_text.h"
-#include "api/text_table.h"
 #include "attndb/tiers.h"
 #include "attndb/units.h"
+#include "common/text_table.h"
 
 namespace attndb {
 namespace {

@@ -1,6 +1,6 @@
 // Goal:   columns line up, and lines end where their text does.
 // Method: a small table, byte by byte.
-#include "api/text_table.h"
+#include "common/text_table.h"
 
 #include <gtest/gtest.h>
 

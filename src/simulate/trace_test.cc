@@ -1,7 +1,7 @@
 // Goal:   a trace is read as it is documented, and each bad line is named with what is wrong.
 // Method: small traces; then lines that are cut and bent at random, which may be refused but no
 //         more.
-#include "storage/tier/simulator/trace.h"
+#include "simulate/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 //          conversations by turns and length, and Poisson arrivals. What they leave open (the tail
 //          of turns, tokens of a turn, the share of the prompt in it) was fitted to the paper's hit
 //          rates: docs/tiers.md. Synthetic: no real conversation is in it.
-#ifndef ATTNDB_STORAGE_TIER_SIMULATOR_WORKLOAD_H_
-#define ATTNDB_STORAGE_TIER_SIMULATOR_WORKLOAD_H_
+#ifndef ATTNDB_SIMULATE_WORKLOAD_H_
+#define ATTNDB_SIMULATE_WORKLOAD_H_
 
 #include <cstdint>
 #include <vector>
@@ -47,4 +47,4 @@ Workload SyntheticWorkload(const SyntheticOptions& options);
 
 }  // namespace attndb::tier
 
-#endif  // ATTNDB_STORAGE_TIER_SIMULATOR_WORKLOAD_H_
+#endif  // ATTNDB_SIMULATE_WORKLOAD_H_

@@ -1,4 +1,4 @@
-#include "api/simulate_check.h"
+#include "simulate/simulate_check.h"
 
 #include <algorithm>
 #include <cmath>

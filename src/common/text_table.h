@@ -2,8 +2,8 @@
 //
 // Units:   widths are bytes: cells are ASCII.
 // Threads: pure functions.
-#ifndef ATTNDB_API_TEXT_TABLE_H_
-#define ATTNDB_API_TEXT_TABLE_H_
+#ifndef ATTNDB_COMMON_TEXT_TABLE_H_
+#define ATTNDB_COMMON_TEXT_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,4 +23,4 @@ std::string Table(const std::vector<Row>& rows, size_t num_left);
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_API_TEXT_TABLE_H_
+#endif  // ATTNDB_COMMON_TEXT_TABLE_H_

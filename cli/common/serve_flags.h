@@ -1,0 +1,35 @@
+// The flags of `attndb serve`: the command has them for its help and its mistakes, and
+// attndb-server, which it starts, for their values.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_SERVE_FLAGS_H_
+#define ATTNDB_CLI_COMMON_SERVE_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/common/engine_flags.h"
+#include "cli/flags.h"
+#include "server/server.h"
+
+namespace attndb::cli {
+
+struct ServeFlags {
+  void AddTo(Flags* flags);
+
+  server::ServerOptions options;  // Those that a flag sets as they are.
+  uint32_t port = 8080;
+  uint32_t num_sessions = 16;
+  uint32_t ttl_minutes = 0;  // 0 = never.
+  uint32_t drain_seconds = 30;
+  bool fixed_plan = false;
+  std::string log;     // Empty: not given.
+  std::string memory;  // Likewise.
+  std::vector<std::string> prompt_files;
+  ModelFlags model;
+};
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_SERVE_FLAGS_H_

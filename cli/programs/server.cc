@@ -1,0 +1,156 @@
+// attndb-server: the program that `attndb serve` starts, with the same command line. It calls
+// itself attndb, so that messages, lists of processes and locks name the command that a user gave.
+#include <sys/prctl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cli/common/interrupt.h"
+#include "cli/common/serve_flags.h"
+#include "cli/common/text_input.h"
+#include "cli/common/units.h"
+#include "cli/program.h"
+#include "server/server.h"
+
+namespace attndb::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{50};  // Between looks for a signal.
+
+// "/models/SmolLM2.Q4_1.gguf" -> "SmolLM2.Q4_1"
+std::string IdOf(const std::string& model) {
+  std::string id = model.substr(model.find_last_of('/') + 1);
+  constexpr std::string_view kSuffix = ".gguf";
+  if (id.ends_with(kSuffix)) id.resize(id.size() - kSuffix.size());
+  return id;
+}
+
+// Says in the store where its server is, for those that find the store locked; what can't be
+// written is not said.
+class ServingFile {
+ public:
+  ServingFile(const std::string& db_path, const std::string& url)
+      : path_(db_path + "/" + kServingFile) {
+    std::ofstream(path_) << url << "\n";
+  }
+  ~ServingFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  ServingFile(const ServingFile&) = delete;
+  ServingFile& operator=(const ServingFile&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+class ServerCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override { flags_.AddTo(flags); }
+
+  Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_RETURN_IF_ERROR(env->UseStore());
+    prctl(PR_SET_NAME, kServingName);
+    ATTNDB_ASSIGN_OR_RETURN(flags_.options.log, LogFormatOf(env));
+    ATTNDB_RETURN_IF_ERROR(CheckTls());
+    DBOptions db_options;
+    if (!flags_.memory.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(db_options.host_memory_bytes, ParseBytes(flags_.memory));
+    }
+    ATTNDB_RETURN_IF_ERROR(ReadPrompts());
+    ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options.keys_file));  // Before a store is made.
+    const InterruptScope interrupt;
+    llama::EngineOptions engine_options;
+    engine_options.max_sessions = flags_.num_sessions;
+    engine_options.awaits_derived = false;
+    ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, flags_.model.OpenWith(env, engine_options));
+    ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, db_options));
+    flags_.options.listener.port = static_cast<uint16_t>(flags_.port);
+    flags_.options.allow_plans = !flags_.fixed_plan;
+    if (flags_.options.model_id.empty()) flags_.options.model_id = IdOf(flags_.model.model());
+    if (flags_.ttl_minutes > 0)
+      flags_.options.conversations.ttl = std::chrono::minutes(flags_.ttl_minutes);
+    ATTNDB_ASSIGN_OR_RETURN(
+        const std::unique_ptr<server::Server> server,
+        server::Server::Start(std::move(engine), std::move(db), flags_.options));
+    const ServingFile file(env->db_path(), UrlOf(server->port()));
+    SayWhere(env, server->port());
+    while (!Interrupted()) std::this_thread::sleep_for(kLook);
+    env->Note("ends: what is under way may take " + std::to_string(flags_.drain_seconds) + " s");
+    server->Stop(std::chrono::seconds(flags_.drain_seconds));
+    return ExitCode::kOk;
+  }
+
+ private:
+  Status ReadPrompts() {
+    for (const std::string& file : flags_.prompt_files) {
+      ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadText(file));
+      while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+      if (text.empty()) return Status::InvalidArgument("'" + file + "' is empty");
+      flags_.options.pinned_prompts.push_back(std::move(text));
+    }
+    return Status::Ok();
+  }
+
+  // Who gives one of the two means https, and must not get http.
+  Status CheckTls() const {
+    const bool has_certificate = !flags_.options.listener.certificate_file.empty();
+    const bool has_key = !flags_.options.listener.private_key_file.empty();
+    if (has_certificate == has_key) return Status::Ok();
+    return Status::InvalidArgument(has_key
+                                       ? "--tls-key is given without --tls-cert; https needs both"
+                                       : "--tls-cert is given without --tls-key; https needs both");
+  }
+
+  // Without --log: as the rest of the output is.
+  Result<server::LogFormat> LogFormatOf(const Environment* env) const {
+    if (flags_.log.empty() && env->options().quiet) return server::LogFormat::kOff;
+    if (flags_.log == "json" || (flags_.log.empty() && env->json()))
+      return server::LogFormat::kJson;
+    if (flags_.log == "text" || flags_.log.empty()) return server::LogFormat::kText;
+    if (flags_.log == "off") return server::LogFormat::kOff;
+    return Status::InvalidArgument("--log is '" + flags_.log + "', expected text, json or off");
+  }
+
+  std::string UrlOf(uint16_t port) const {
+    const bool tls = !flags_.options.listener.certificate_file.empty();
+    return std::string(tls ? "https" : "http") + "://" + flags_.options.listener.address + ":" +
+           std::to_string(port);
+  }
+
+  void SayWhere(Environment* env, uint16_t port) const {
+    const std::string url = UrlOf(port);
+    env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
+    env->PrintJson({{"url", url}, {"port", port}, {"model", flags_.options.model_id}});
+    std::fflush(stdout);
+  }
+
+  ServeFlags flags_;
+};
+
+}  // namespace
+}  // namespace attndb::cli
+
+int main(int argc, char** argv) {
+  using attndb::cli::Command;
+  const attndb::cli::CommandEntry serve = {
+      "serve", "Serve OpenAI's interface; every conversation is kept and goes on at once",
+      "attndb serve\n"
+      "attndb serve --help",
+      []() -> std::unique_ptr<Command> { return std::make_unique<attndb::cli::ServerCommand>(); }};
+  return attndb::cli::RunProgram({.name = "attndb",
+                                  .about = "The server of attndb, which 'attndb serve' starts.",
+                                  .examples = "  attndb serve\n",
+                                  .commands = {&serve, 1},
+                                  .moved = {}},
+                                 argc, argv);
+}
