@@ -10,6 +10,7 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time
 readonly preset=$1
 shift
 readonly log=build/$preset/build.log
+export CCACHE_STATSLOG=$PWD/build/$preset/ccache.log  # A line for each file: hit or miss.
 mkdir -p "build/$preset"
 
 run() {
@@ -20,7 +21,7 @@ run() {
   exit 1
 }
 
-: >"$log"
+: >"$log" >"$CCACHE_STATSLOG"
 start=$SECONDS
 llama=()
 if [[ $preset == release ]]; then
@@ -28,4 +29,6 @@ if [[ $preset == release ]]; then
 fi
 run cmake --preset "$preset" "${llama[@]}"
 run cmake --build --preset "$preset" ${1:+--target "$@"}
+scripts/step.sh --note compiled "$preset $(grep -cx cache_miss "$CCACHE_STATSLOG") $(
+  grep -cxE '(direct|preprocessed)_cache_hit' "$CCACHE_STATSLOG")"
 echo "$preset: built in $((SECONDS - start)) s"
