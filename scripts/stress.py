@@ -32,6 +32,7 @@ import signal
 import subprocess
 import sys
 
+import ctest_output
 import run_changed
 
 ROOT = run_changed.ROOT
@@ -53,53 +54,36 @@ LEFT_OUT = (
     ("name", "cpu_test", "emulates every instruction: an hour under load"),
 )
 
-START = re.compile(r"^\s+Start\s+\d+: ")
-RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+([\d.]+) sec\s*$")
-CLOSING = re.compile(r"^\d+% tests passed, ")
-FAILED_CASE = re.compile(
-    r"^(?:\[  FAILED  \] ([\w/.]+)"     # GoogleTest.
-    r"|(?:FAILED|ERROR) (\S+::\S+)"     # pytest.
-    r"|(?:FAIL|ERROR): (\w+ \(\S+\)))",  # unittest.
-    re.MULTILINE)
+
+def why_left_out(entry):
+    """The reason not to run the test, or None."""
+    for kind, word, reason in LEFT_OUT:
+        if word in (entry.listed("LABELS") if kind == "label" else [entry.name]):
+            return reason
+    return None
 
 
-class Entry:
-    """One entry of ctest."""
+def files_named(entry):
+    """The files and folders among a test's arguments, and behind a "=" in one; absolute."""
+    folder = pathlib.Path(entry.properties.get("WORKING_DIRECTORY", ROOT))
+    for word in entry.command:
+        for part in (word, word.partition("=")[2]):
+            if part and (folder / part).exists():
+                yield os.path.normpath(folder / part)
 
-    def __init__(self, test):
-        self.name = test["name"]
-        self.command = test.get("command", [])
-        self.properties = {item["name"]: item["value"] for item in test.get("properties", [])}
 
-    def left_out(self):
-        """The reason not to run the test, or None."""
-        for kind, word, reason in LEFT_OUT:
-            values = self.properties.get("LABELS", []) if kind == "label" else [self.name]
-            if word in values:
-                return reason
-        return None
-
-    def words(self):
-        """The arguments, and what follows a "=" in one; paths are absolute."""
-        folder = pathlib.Path(self.properties.get("WORKING_DIRECTORY", ROOT))
-        for word in self.command:
-            for part in (word, word.partition("=")[2]):
-                if part and (folder / part).exists():
-                    yield os.path.normpath(folder / part)
-
-    def key(self, build, known):
-        """Digest of all that the test runs, as scripts/run_changed.py makes it."""
-        words = list(self.words())
-        for word in list(words):
-            path = pathlib.Path(word)
-            if path.parent == build / "bin":
-                words += programs_named_by(path, build, known)
-            elif path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
-                words += map(str, path.parent.parent.glob("lib/python*/site-packages/attndb"))
-        digest = hashlib.sha256(repr(self.command).encode())
-        environment = self.properties.get("ENVIRONMENT", [])
-        digest.update(run_changed.fingerprint(words, environment, known).encode())
-        return digest.hexdigest()
+def key_of(entry, build, known):
+    """Digest of all that a test runs, as scripts/run_changed.py makes it."""
+    words = list(files_named(entry))
+    for word in list(words):
+        path = pathlib.Path(word)
+        if path.parent == build / "bin":
+            words += programs_named_by(path, build, known)
+        elif path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
+            words += map(str, path.parent.parent.glob("lib/python*/site-packages/attndb"))
+    digest = hashlib.sha256(repr(entry.command).encode())
+    digest.update(run_changed.fingerprint(words, entry.listed("ENVIRONMENT"), known).encode())
+    return digest.hexdigest()
 
 
 def programs_named_by(program, build, known):
@@ -110,12 +94,6 @@ def programs_named_by(program, build, known):
         found = {pathlib.Path(os.fsdecode(name)) for name in names} - {program}
         known[at] = sorted(str(path) for path in found if path.is_file())
     return known[at]
-
-
-def entries_of(build):
-    done = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, capture_output=True,
-                          text=True, check=True)
-    return [Entry(test) for test in json.loads(done.stdout)["tests"]]
 
 
 def quoted(value):
@@ -273,36 +251,6 @@ def shuffled(seed):
             "PYTEST_ADDOPTS": " ".join(options)}
 
 
-def results_in(lines, names):
-    """(name, status, seconds, output) of each test, as soon as ctest has said it all.
-
-    ctest prints a failed test's output behind its line; the next line of its own ends that.
-    """
-    current, output = None, []
-    for line in lines:
-        match = RESULT.match(line)
-        if match and match[1] not in names:
-            match = None  # The output of a test that runs ctest itself.
-        if current and (match or START.match(line) or CLOSING.match(line)):
-            yield *current, "".join(output)
-            current = None
-        if match:
-            current, output = (match[1], match[2], float(match[3])), []
-        elif current:
-            output.append(line)
-    if current:
-        yield *current, "".join(output)
-
-
-def state_of(status):
-    """What a result counts as; None if the test was not run."""
-    if "Passed" in status:
-        return "passed"
-    if "Skipped" in status or "Disabled" in status:
-        return "skipped"
-    return None if "Not Run" in status else "failed"
-
-
 class Round:
     """One round of the tests that are left."""
 
@@ -323,7 +271,7 @@ class Round:
                                   start_new_session=True) as running:
                 try:
                     left = set(todo)
-                    for result in results_in(running.stdout, keys):
+                    for result in ctest_output.results_in(running.stdout, keys):
                         if result[0] in left and self._keep(result, keys, folder, results):
                             left.discard(result[0])
                 except BaseException:
@@ -335,7 +283,7 @@ class Round:
 
     def _keep(self, result, keys, folder, results):
         name, status, seconds, output = result
-        state = state_of(status)
+        state = ctest_output.state_of(status)
         print(f"  {state or 'not run'} {name} {seconds:.1f} s", flush=True)
         record = {"test": name, "round": self.number, "key": keys[name], "state": state,
                   "seed": self.seed, "seconds": seconds}
@@ -346,16 +294,10 @@ class Round:
             log = folder / "logs" / f"{name}-round-{self.number}.log"
             log.parent.mkdir(exist_ok=True)
             log.write_text(f"{status}, seed {self.seed}\n{output}", encoding="utf-8")
-            record |= {"status": " ".join(status.replace("***", " ").split()), "log": str(log),
-                       "cases": cases_in(output)}
+            record |= {"status": ctest_output.plain(status), "log": str(log),
+                       "cases": ctest_output.cases_in(output)}
         results.add(record)
         return True
-
-
-def cases_in(output):
-    """The tests of a program that failed, as it names them."""
-    return list(dict.fromkeys(next(filter(None, match.groups()))
-                              for match in FAILED_CASE.finditer(output)))
 
 
 def summary(records, rounds, tests, left_out, base_seed):
@@ -392,9 +334,9 @@ def base_seed_of(folder):
 
 def chosen(build, pattern):
     """(the tests to run, reasons by name of those left out, all entries)."""
-    entries = entries_of(build)
+    entries = ctest_output.entries([], build)
     matching = [entry for entry in entries if re.search(pattern, entry.name)]
-    left_out = {entry.name: entry.left_out() for entry in matching if entry.left_out()}
+    left_out = {entry.name: why_left_out(entry) for entry in matching if why_left_out(entry)}
     wanted = [entry for entry in matching if entry.name not in left_out]
     if not wanted:
         sys.exit(f"stress: {build} has no test to run that matches '{pattern}'")
@@ -416,7 +358,7 @@ def main():
     wanted, left_out, entries = chosen(build, os.environ.get("STRESS_TESTS", ""))
     write_tree([entry for entry in entries if entry.command], folder / "tests")
     base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
-    keys = {entry.name: entry.key(build, known) for entry in wanted}
+    keys = {entry.name: key_of(entry, build, known) for entry in wanted}
     disk = slow_disk(folder) if args.disk == "slow" else Disk("as it is")
     print(f"disk: {disk.words}\nseed: {base}", flush=True)
     whole = True

@@ -21,6 +21,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "testing")]
 
+import ctest_output  # noqa: E402
 import shuffled  # noqa: E402
 import stress  # noqa: E402
 
@@ -54,7 +55,8 @@ class StressTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name).resolve()
-        for path in ("scripts/stress.py", "scripts/run_changed.py", "testing/shuffled.py"):
+        for path in ("scripts/stress.py", "scripts/run_changed.py", "scripts/ctest_output.py",
+                     "testing/shuffled.py"):
             (self.root / path).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / path, self.root / path)
         self.write("data/run.py", SCRIPT)
@@ -168,8 +170,8 @@ class TreeTest(unittest.TestCase):
     def written(self, *tests):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            stress.write_tree([stress.Entry(test) for test in tests], folder)
-            return {entry.name: entry for entry in stress.entries_of(folder)}
+            stress.write_tree([ctest_output.Entry(test) for test in tests], folder)
+            return {entry.name: entry for entry in ctest_output.entries([], folder)}
 
     def test_commands_and_properties_stay_and_time_outs_grow(self):
         command = ["/bin/sh", "-c", 'd=$(x) && "$1"; rc=$?; exit ]]$rc ]=]']
@@ -188,30 +190,6 @@ class TreeTest(unittest.TestCase):
         self.assertEqual(entry.properties["TIMEOUT"], 15000.0)
 
 
-class OutputTest(unittest.TestCase):
-    def test_the_output_of_a_failure_ends_where_ctest_speaks_again(self):
-        lines = ["      Start  1: a\n", " 1/3 Test  #1: a ........***Failed    0.01 sec\n",
-                 "said\n", " 7/9 Test #7: inner ......   Passed    0.00 sec\n",
-                 "      Start  2: b\n", "2/3 Test #2: b .....   Passed    0.50 sec\n",
-                 "3/3 Test #3: c .....***Timeout 9.00 sec\n", "late\n", "\n",
-                 "33% tests passed, 2 tests failed out of 3\n"]
-        self.assertEqual(list(stress.results_in(lines, {"a", "b", "c"})), [
-            ("a", "***Failed", 0.01, "said\n 7/9 Test #7: inner ......   Passed    0.00 sec\n"),
-            ("b", "Passed", 0.5, ""), ("c", "***Timeout", 9.0, "late\n\n")])
-
-    def test_states_are_those_of_ctest(self):
-        states = {"Passed": "passed", "***Failed": "failed", "***Exception: SegFault": "failed",
-                  "Subprocess aborted***Exception:": "failed", "***Timeout": "failed",
-                  "***Skipped": "skipped", "***Not Run": None, "***Not Run (Disabled)": "skipped"}
-        self.assertEqual({status: stress.state_of(status) for status in states}, states)
-
-    def test_failed_tests_are_found_by_name(self):
-        output = ("[  FAILED  ] A/B.C/0, where GetParam() = 1 (1 ms)\n[  FAILED  ] A/B.C/0\n"
-                  "FAILED tests/x_test.py::test_y - assert 1\nFAIL: test_z (__main__.Z.test_z)\n")
-        self.assertEqual(stress.cases_in(output), ["A/B.C/0", "tests/x_test.py::test_y",
-                                                   "test_z (__main__.Z.test_z)"])
-
-
 class KeyTest(unittest.TestCase):
     def test_a_program_that_starts_another_depends_on_it(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -226,9 +204,9 @@ class KeyTest(unittest.TestCase):
     def test_arguments_name_files_behind_an_equals_sign_and_in_the_working_folder(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "a.txt").write_text("")
-            entry = stress.Entry({"name": "x", "command": ["-DX=a.txt", "a.txt", "none"],
+            entry = ctest_output.Entry({"name": "x", "command": ["-DX=a.txt", "a.txt", "none"],
                                   "properties": [{"name": "WORKING_DIRECTORY", "value": folder}]})
-            self.assertEqual(list(entry.words()), [f"{folder}/a.txt"] * 2)
+            self.assertEqual(list(stress.files_named(entry)), [f"{folder}/a.txt"] * 2)
 
 
 class DiskTest(unittest.TestCase):
