@@ -1,11 +1,15 @@
 # The front door: every command sets up what it needs first (scripts/setup.sh: nothing when done).
 # The builds themselves are CMake's: CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build python demo check test test-asan test-tsan test-long bench lint format clean \
-        packages tools engine clients torch library
+.PHONY: help setup build python demo check test test-asan test-tsan test-long minutes bench lint format \
+        clean packages tools engine clients torch library unit-tests
 
 JOBS ?= $(shell nproc)
 BESIDE = $(MAKE) --no-print-directory --jobs=4  # Downloads and builds side by side.
+STEP = scripts/step.sh  # Records the seconds of a step: `make minutes` prints them.
+ifndef MINUTES_RUN  # A make within this one belongs to the same run.
+export MINUTES_RUN := $(MAKECMDGOALS) $(shell date +%s)
+endif
 
 help:      ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,18 +29,23 @@ python: packages ## The Python package, into .deps/venv, with torch and transfor
 # library that it loads.
 demo: packages ## Import a text into a store; a second process answers from it.
 	@$(BESIDE) engine library
-	@scripts/build.sh --native release \
+	@$(STEP) "build: command line" scripts/build.sh --native release \
 	  $(if $(wildcard build/release/bin/attndb-s*),attndb_programs,attndb_cli)
-	@scripts/demo.sh
+	@$(STEP) demo scripts/demo.sh
 
 check: packages tools ## Before each commit: layers, format, unit tests that a change can affect.
-	@scripts/check.sh $(JOBS)
+	@$(STEP) check scripts/check.sh $(JOBS)
 
+# The release build comes before that of ASan, which takes the tests' object code from ccache.
 test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, server, Python.
-	@$(BESIDE) engine clients torch build-asan
-	@scripts/build.sh release all bench_test
-	@scripts/install_python.sh
-	@scripts/test.sh $(JOBS)
+	@$(BESIDE) engine clients torch unit-tests
+	@$(STEP) "build: release" scripts/build.sh release all bench_test
+	@$(STEP) "build: asan" scripts/build.sh asan
+	@$(STEP) "build: Python package" scripts/install_python.sh
+	@$(STEP) tests scripts/run_tests.py --jobs $(JOBS) asan release
+
+minutes:   ## How long the last demo, check and test took, by step; into docs/testing.md, too.
+	@python3 -B scripts/minutes.py
 
 test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
 	@ctest --preset asan -j $(JOBS)
@@ -67,13 +76,16 @@ clean:     ## Remove the builds; what is set up stays.
 
 # Parts of the above, which may run side by side.
 packages tools engine clients:
-	@scripts/setup.sh $@
+	@$(STEP) "set-up: $@" scripts/setup.sh $@
 
 torch:
-	@scripts/setup.sh python
+	@$(STEP) "set-up: $@" scripts/setup.sh python
 
 library: packages
-	@scripts/build.sh --native release attndb
+	@$(STEP) "build: library" scripts/build.sh --native release attndb
 
-build-%: packages  # For the tests: attndb-bench and its own are no part of `all`.
-	@scripts/build.sh $* all bench_test
+unit-tests: packages
+	@$(STEP) "build: unit tests" scripts/build.sh release unit_tests
+
+build-%: packages
+	@$(STEP) "build: $*" scripts/build.sh $*

@@ -21,6 +21,7 @@ shift
 readonly cache=build/$preset/CMakeCache.txt
 if grep -qs '^ATTNDB_KERNELS:STRING=all$' "$cache"; then kernels=all; fi
 readonly log=build/$preset/build.log
+export CCACHE_STATSLOG=$PWD/build/$preset/ccache.log  # A line for each file: hit or miss.
 mkdir -p "build/$preset"
 
 run() {
@@ -31,7 +32,7 @@ run() {
   exit 1
 }
 
-: >"$log"
+: >"$log" >"$CCACHE_STATSLOG"
 start=$SECONDS
 llama=()
 if [[ $preset == release ]]; then
@@ -39,4 +40,6 @@ if [[ $preset == release ]]; then
 fi
 run cmake --preset "$preset" -DATTNDB_KERNELS=$kernels "${llama[@]}"
 run cmake --build --preset "$preset" ${1:+--target "$@"}
+scripts/step.sh --note compiled "$preset $(grep -cx cache_miss "$CCACHE_STATSLOG") $(
+  grep -cxE '(direct|preprocessed)_cache_hit' "$CCACHE_STATSLOG")"
 echo "$preset: built in $((SECONDS - start)) s"

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 readonly jobs=${1:-$(nproc)}
 set -m  # The build is a process group: to end it is to end Ninja, too, not its script alone.
-scripts/build.sh release unit_tests </dev/null &
+scripts/step.sh "build: unit tests" scripts/build.sh release unit_tests </dev/null &
 readonly build=$!
 set +m
 trap 'kill -- "-$build" 2>/dev/null && wait "$build" || true' EXIT

@@ -63,6 +63,7 @@ install_packages() {  # install_packages PACKAGE...
   export DEBIAN_FRONTEND=noninteractive
   apt-get -qq update
   apt-get -qq -o DPkg::Lock::Timeout=900 install --no-install-recommends "${missing[@]}" >/dev/null
+  scripts/step.sh --note made packages
 }
 
 # What a cached part depends on, besides Python: cache_key "FUNCTION..." FILE...
@@ -209,6 +210,7 @@ make_cache() {  # make_cache PART CACHE_FOLDER
   trap 'rm -rf "$work"' EXIT
   "fill_$part" "$cache"
   date -u +%FT%TZ >"$cache/complete"
+  scripts/step.sh --note made "$part"
   rm -rf "$work"
   exec 9>&-
   say "done: $cache"

@@ -2,7 +2,7 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers server fuzz
-#                                       asan tsan tsan-engine
+#                                       asan tsan tsan-engine stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
@@ -16,6 +16,10 @@
 #                 there, too
 #   tsan          all tests of the C++ library that run in several threads, under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
+#   stress        every test of the release build 20 times, on a machine that is made slow and busy;
+#                 a day on 2 cores: a run that was broken off goes on with the rounds that are left.
+#                 STRESS_ROUNDS=3 and STRESS_TESTS=regex run less (scripts/stress.py). The build
+#                 `asan` is left out: it has the same programs, at several times the cost
 #
 # Each part that passes writes its line into the table of docs/testing.md, so that a run that was
 # broken off goes on with the parts that are left. Logs: build/long/PART.log.
@@ -23,7 +27,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips agreement transformers server fuzz asan tsan tsan-engine)
+readonly all=(unit kills flips agreement transformers server fuzz asan tsan tsan-engine stress)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -99,6 +103,13 @@ tsan-engine() {
     build/tsan-llama/bin/llama_test "--gtest_filter=-ChatTemplateTest.*:EngineGenerateTest.*" \
     >"$log" 2>&1 || { cat "$log"; return 1; }
   print_tests "$log"
+}
+
+stress() {
+  scripts/setup.sh engine python clients tools
+  scripts/build.sh release all bench_test
+  scripts/install_python.sh
+  ATTNDB_TEST_SIZE=short python3 -B scripts/stress.py build/release
 }
 
 list() {

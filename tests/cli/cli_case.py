@@ -16,6 +16,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "testing"))
+
+import shuffled  # noqa: E402
+
 SKIPPED = 77
 WAIT = 120  # Seconds, for what takes few where nobody else is busy.
 
@@ -159,4 +163,4 @@ def main(needs_model=False):
     _attndb = os.path.abspath(args.attndb)
     if needs_model:
         skip_without_model()
-    unittest.main(module="__main__", argv=[sys.argv[0], *rest])
+    unittest.main(module="__main__", argv=[sys.argv[0], *rest], testLoader=shuffled.Loader())

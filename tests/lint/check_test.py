@@ -82,7 +82,7 @@ class CheckTest(unittest.TestCase):
         self.root = pathlib.Path(folder.name).resolve()
         for path, text in TREE.items():
             self.write(path, text)
-        for name in ("check.sh", "build.sh", "run_changed.py"):
+        for name in ("check.sh", "build.sh", "step.sh", "run_changed.py"):
             shutil.copy(ROOT / "scripts" / name, self.root / "scripts")
 
     def write(self, path, text):

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Prints how long the last `make demo`, `make check` and `make test` took, and by which steps.
+
+    scripts/minutes.py             prints, and writes the tables of this machine in docs/testing.md
+    scripts/minutes.py --print     prints only, runs that failed, too
+    scripts/minutes.py FILE...     reads these records, for example another clone's
+
+Each step of the Makefile leaves a record in build/minutes.jsonl (scripts/step.sh), and so do the
+tests (scripts/run_tests.py, with the seconds of each program). A run is written down only if all
+its steps passed. What the page says of another machine stays, and so does what this one has no new
+record of.
+"""
+
+import argparse
+import collections
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+
+import long_runs
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "build/minutes.jsonl"
+BEGIN = "<!-- minutes: `make minutes` writes these tables -->\n"
+END = "<!-- end of minutes -->\n"
+MACHINE = re.compile(r"^<!-- machine: (.*) -->\n", re.MULTILINE)
+# The commands that are measured, and the step that ends each.
+LAST_STEP = {"demo": "demo", "check": "check", "test": "tests"}
+# A step that holds others: its seconds are those of the steps in it.
+HOLDS = {"check": ("build: unit tests",), "tests": ("tests: ",)}
+COMMANDS = ("| command | seconds | what was set up and compiled | commit | date |\n"
+            "|---|---|---|---|---|\n")
+STEPS = "| step of `make test` | seconds | share of the whole |\n|---|---|---|\n"
+PROGRAMS = ("| program, its shards together | seconds, release | seconds, asan | share |\n"
+            "|---|---|---|---|\n")
+PROGRAMS_SHOWN = 30
+SHARD = re.compile(r"_\d+$")
+
+
+@contextlib.contextmanager
+def step(name, path=RECORDS):
+    """Records a step, as scripts/step.sh does. The caller may add members to the dict it gets."""
+    record = {"step": name, "status": 1}
+    start = time.time()
+    try:
+        yield record
+        record["status"] = 0
+    finally:
+        if run := os.environ.get("MINUTES_RUN"):
+            path.parent.mkdir(exist_ok=True)
+            whole = {"run": run, "machine": long_runs.machine(), "commit": long_runs.commit(),
+                     "start": start, "end": time.time(), **record}
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(whole) + "\n")
+
+
+class Run:
+    """One call of make: its steps and what they found."""
+
+    def __init__(self, name):
+        self.goal, _, self.began = name.rpartition(" ")
+        self.steps, self.made, self.compiled = [], [], collections.Counter()
+        self.machine = self.commit = ""
+
+    def add(self, record):
+        self.machine, self.commit = record["machine"], record["commit"]
+        if "step" in record:
+            self.steps.append(record)
+        elif "made" in record:
+            self.made.append(record["made"])
+        elif "compiled" in record:
+            preset, new, cached = record["compiled"].split()
+            if preset != "rooms":  # The build of a test, within the test's seconds.
+                self.compiled += {"new": int(new), "cached": int(cached)}
+
+    def whole(self):
+        """Whether it went to its end and nothing failed."""
+        return (any(record["step"] == LAST_STEP.get(self.goal) for record in self.steps) and
+                all(record["status"] == 0 for record in self.steps))
+
+    def seconds(self):
+        if not self.steps:
+            return 0
+        return (max(record["end"] for record in self.steps) -
+                min(record["start"] for record in self.steps))
+
+    def date(self):
+        return datetime.date.fromtimestamp(float(self.began)).isoformat()
+
+    def words(self):
+        """Whether caches were empty or warm."""
+        new, cached = self.compiled["new"], self.compiled["cached"]
+        set_up = f"set up: {', '.join(self.made)}" if self.made else "all was set up"
+        if new + cached == 0:
+            return f"{set_up}; nothing compiled"
+        return f"{set_up}; {new:,} files compiled, {cached:,} from ccache"
+
+    def by_step(self):
+        """(step, seconds), slowest first; a step that holds others stands with what is its own."""
+        names = [record["step"] for record in self.steps]
+        found = collections.Counter()
+        for record in self.steps:
+            found[record["step"]] += record["end"] - record["start"]
+        for name, inner in HOLDS.items():
+            held = [other for other in dict.fromkeys(names) if other.startswith(inner)]
+            if name in found and held:
+                rest = found.pop(name) - sum(found[other] for other in held)
+                found[f"{name}: all else"] = max(0, rest)
+        return found.most_common()
+
+    def by_program(self):
+        """(program, seconds by preset), slowest first."""
+        found = collections.defaultdict(collections.Counter)
+        for record in self.steps:
+            preset = record["step"].partition(": ")[2]
+            for name, seconds in record.get("programs", {}).items():
+                found[SHARD.sub("", name)][preset] += seconds
+        return sorted(found.items(), key=lambda item: -sum(item[1].values()))
+
+
+def runs_in(lines):
+    """The runs, in the order in which they began."""
+    runs = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):  # A line that a full disk cut.
+            record = json.loads(line)
+            runs.setdefault(record["run"], Run(record["run"])).add(record)
+    return list(runs.values())
+
+
+def share(part, whole):
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def command_row(run):
+    return (f"| `make {run.goal}` | {run.seconds():,.0f} | {run.words()} | {run.commit} | "
+            f"{run.date()} |\n")
+
+
+def step_rows(run):
+    return "".join(f"| {name} | {seconds:,.0f} | {share(seconds, run.seconds())} |\n"
+                   for name, seconds in run.by_step())
+
+
+def program_rows(run, shown):
+    """The slowest programs, a row each, and the others in one."""
+    programs = run.by_program()
+    whole = sum(sum(seconds.values()) for _, seconds in programs)
+    rows = [(name, seconds) for name, seconds in programs[:shown]]
+    if rest := programs[shown:]:
+        rows.append((f"the {len(rest)} others", sum((seconds for _, seconds in rest),
+                                                    collections.Counter())))
+    return "".join(
+        f"| {name} | " + " | ".join(f"{seconds[preset]:,.0f}" if preset in seconds else ""
+                                    for preset in ("release", "asan")) +
+        f" | {share(sum(seconds.values()), whole)} |\n" for name, seconds in rows)
+
+
+def tables_of(block):
+    """A machine's block in parts: the rows of commands by command; the other two tables as text."""
+    commands = {row.split("|")[1].strip(): row for row in block.splitlines(keepends=True)
+                if row.startswith("| `make ")}
+    rest = []
+    for head in (STEPS, PROGRAMS):
+        rows = block.partition(head)[2]
+        rest.append(rows.partition("\n\n")[0].rstrip("\n") + "\n" if rows else "")
+    return commands, *rest
+
+
+def block_of(machine, block, runs):
+    """The block of a machine, with what these runs of it say."""
+    commands, steps, programs = tables_of(block)
+    for run in runs:
+        commands[f"`make {run.goal}`"] = command_row(run)
+        if run.goal == "test":
+            steps, programs = step_rows(run), program_rows(run, PROGRAMS_SHOWN)
+    text = f"<!-- machine: {machine} -->\n**{machine}**\n\n{COMMANDS}" + "".join(
+        commands[f"`make {goal}`"] for goal in LAST_STEP if f"`make {goal}`" in commands)
+    if steps:
+        text += (f"\nSteps run side by side, so that their shares add up to more than the whole:"
+                 f"\n\n{STEPS}{steps}")
+    if programs:
+        text += f"\nThe slowest tests:\n\n{PROGRAMS}{programs}"
+    return text + "\n"
+
+
+def rewritten(page, runs):
+    """The page with the tables of the runs' machines; those of other machines stay."""
+    before, rest = page.split(BEGIN)
+    inside, after = rest.split(END)
+    parts = MACHINE.split(inside)
+    blocks = dict(zip(parts[1::2], parts[2::2]))
+    for machine in dict.fromkeys(run.machine for run in runs):
+        blocks[machine] = block_of(machine, blocks.get(machine, ""),
+                                   [run for run in runs if run.machine == machine])
+    text = "".join(block if block.startswith("<!--") else f"<!-- machine: {machine} -->\n{block}"
+                   for machine, block in blocks.items())
+    return before + BEGIN + text + END + after
+
+
+def show(run):
+    print(f"make {run.goal}: {run.seconds():,.0f} s{'' if run.whole() else ', not whole or red'}; "
+          f"{run.words()}; {run.machine}; {run.commit}; {run.date()}")
+    for name, seconds in run.by_step():
+        print(f"  {seconds:8,.1f} s  {share(seconds, run.seconds()):>5}  {name}")
+    programs = run.by_program()
+    whole = sum(sum(seconds.values()) for _, seconds in programs)
+    for name, seconds in programs:
+        each = ", ".join(f"{preset} {value:,.1f}" for preset, value in seconds.items())
+        total = sum(seconds.values())
+        print(f"    {total:8,.1f} s  {share(total, whole):>5}  {name} ({each})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="*", type=pathlib.Path, default=[RECORDS])
+    parser.add_argument("--print", action="store_true")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/testing.md")
+    args = parser.parse_args()
+    lines = [line for path in args.records if path.exists()
+             for line in path.read_text(encoding="utf-8").splitlines()]
+    runs = [run for run in runs_in(lines) if run.goal in LAST_STEP]
+    last = {(run.machine, run.goal): run for run in runs if args.print or run.whole()}
+    if not last:
+        sys.exit("minutes: no whole run of make demo, check or test is recorded")
+    for run in last.values():
+        show(run)
+    if not args.print:
+        page = args.page.read_text(encoding="utf-8")
+        args.page.write_text(rewritten(page, list(last.values())), encoding="utf-8")
+        print(f"written: {args.page}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""Runs every test of a build many times on a machine that is made slow and busy: stress.py BUILD.
+
+A test that needs a fast or idle machine fails here. Each round runs all tests once:
+
+  load     two busy processes run beside, and ctest runs four tests at a time in random order;
+  core     in every second round, everything shares one core;
+  disk     a throttled cgroup, or the idle class of ionice where no cgroup can be made;
+  order    GoogleTest, pytest and the tests of the command line shuffle the tests of a suite.
+
+A round has a seed, which is printed. The run goes on after a failure. Its log lies in
+build/long/stress/logs. The run ends with a list of failures, and with 1 if there is one.
+
+A run can be broken off at any time. The next call goes on with what is left. A result holds as long
+as the inputs of the test are the same, byte for byte: its program, its scripts, its arguments. A
+failure holds, too, so that a test that fails in one round of twenty does not pass by trying again.
+
+  STRESS_ROUNDS=3     rounds; 20 if it is not set
+  STRESS_TESTS=regex  only tests whose names match
+  STRESS_SEED=17      the seed from which those of all rounds follow; else it is drawn once
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+
+import ctest_output
+import run_changed
+
+ROOT = run_changed.ROOT
+BUSY_PROCESSES = 2
+JOBS = 4
+# On one core, six processes share what one test has on an idle machine; a slow disk adds to that.
+TIMEOUT_FACTOR = 10
+CTEST_TIMEOUT = 1500  # Seconds that ctest gives a test that sets none.
+MAX_GTEST_SEED = 99_999
+
+# The entries of ctest that are left out: a label or a name, and the reason.
+LEFT_OUT = (
+    ("label", "lint", "reads sources, and measures no time"),
+    ("label", "install", "builds projects outside of the tree"),
+    ("name", "rooms_test", "builds a preset of its own"),
+    ("name", "bench_build", "builds programs that other tests run"),
+    ("name", "python_package", "builds the wheel"),
+    ("name", "compile_fail", "runs compilers only"),
+    ("name", "cpu_test", "emulates every instruction: an hour under load"),
+)
+
+
+def why_left_out(entry):
+    """The reason not to run the test, or None."""
+    for kind, word, reason in LEFT_OUT:
+        if word in (entry.listed("LABELS") if kind == "label" else [entry.name]):
+            return reason
+    return None
+
+
+def files_named(entry):
+    """The files and folders among a test's arguments, and behind a "=" in one; absolute."""
+    folder = pathlib.Path(entry.properties.get("WORKING_DIRECTORY", ROOT))
+    for word in entry.command:
+        for part in (word, word.partition("=")[2]):
+            if part and (folder / part).exists():
+                yield os.path.normpath(folder / part)
+
+
+def key_of(entry, build, known):
+    """Digest of all that a test runs, as scripts/run_changed.py makes it."""
+    words = list(files_named(entry))
+    for word in list(words):
+        path = pathlib.Path(word)
+        if path.parent == build / "bin":
+            words += programs_named_by(path, build, known)
+        elif path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
+            words += map(str, path.parent.parent.glob("lib/python*/site-packages/attndb"))
+    digest = hashlib.sha256(repr(entry.command).encode())
+    digest.update(run_changed.fingerprint(words, entry.listed("ENVIRONMENT"), known).encode())
+    return digest.hexdigest()
+
+
+def programs_named_by(program, build, known):
+    """The other programs of the build whose paths stand in a program: it starts them."""
+    at = ("named by", program)
+    if at not in known:
+        names = re.findall(re.escape(f"{build}/bin/").encode() + rb"[\w.-]+", program.read_bytes())
+        found = {pathlib.Path(os.fsdecode(name)) for name in names} - {program}
+        known[at] = sorted(str(path) for path in found if path.is_file())
+    return known[at]
+
+
+def quoted(value):
+    """An argument of CMake's language that means these characters."""
+    bars = "=" * (1 + max(map(len, re.findall("=+", value)), default=0))
+    return f"[{bars}[{value}]{bars}]"
+
+
+def property_value(value):
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    if isinstance(value, list):
+        return ";".join(item.replace(";", "\\;") for item in map(str, value))
+    return str(value)
+
+
+def write_tree(entries, folder):
+    """A tree for ctest with the same tests, whose time-outs are longer.
+
+    A time-out that a test sets itself can't be changed by an option of ctest.
+    """
+    lines = []
+    for entry in entries:
+        properties = dict(entry.properties)
+        properties["TIMEOUT"] = TIMEOUT_FACTOR * float(properties.get("TIMEOUT", CTEST_TIMEOUT))
+        words = " ".join(map(quoted, [entry.name, *entry.command]))
+        values = " ".join(f"{name} {quoted(property_value(value))}"
+                          for name, value in properties.items())
+        lines.append(f"add_test({words})\n"
+                     f"set_tests_properties({quoted(entry.name)} PROPERTIES {values})\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "CTestTestfile.cmake").write_text("".join(lines), encoding="utf-8")
+
+
+class Results:
+    """What has been run, in a file that is only appended to: a line a test and round."""
+
+    def __init__(self, path):
+        self.path = path
+        self.known = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            with contextlib.suppress(ValueError):  # The last line of a run that was killed.
+                self._keep(json.loads(line))
+
+    def _keep(self, record):
+        self.known[record["test"], record["round"], record["key"]] = record
+
+    def add(self, record):
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        self._keep(record)
+
+    def of(self, keys, rounds):
+        """The records of these tests, at these keys, of the first rounds."""
+        return [self.known[name, number, key] for number in range(1, rounds + 1)
+                for name, key in keys.items() if (name, number, key) in self.known]
+
+
+class Disk:
+    """How the disk is made slow: `words` says it, `prefix` starts a command on it."""
+
+    BYTES_PER_S = 40_000_000
+    OPERATIONS_PER_S = 400
+
+    def __init__(self, words, prefix=(), group=None):
+        self.words, self.prefix, self.group = words, list(prefix), group
+
+    def close(self):
+        if self.group:
+            with contextlib.suppress(OSError):  # A process that a test left keeps the group.
+                self.group.rmdir()
+
+
+def disk_of(folder):
+    """MAJOR:MINOR of the disk on which a folder lies, as cgroups name it; None if there is none."""
+    number = os.stat(folder).st_dev
+    device = pathlib.Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if not device.exists():
+        return None  # An overlay, a RAM disk.
+    if (device / "partition").exists():
+        device = device.resolve().parent  # Limits are those of whole disks.
+    return (device / "dev").read_text().strip()
+
+
+def throttled(group, limits, procs):
+    """Makes a cgroup with limits, a dict of file -> text. None where that is not possible."""
+    try:
+        group.mkdir(exist_ok=True)
+        for name, text in limits.items():
+            if not (group / name).exists():
+                raise FileNotFoundError(name)
+            (group / name).write_text(text)
+    except OSError:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        return None
+    move = f'echo $$ >"{group / procs}" && exec "$@"'
+    return Disk(f"a cgroup with {Disk.BYTES_PER_S / 1e6:.0f} MB/s and {Disk.OPERATIONS_PER_S} "
+                f"operations per second each way: {group}", ["sh", "-c", move, "sh"], group)
+
+
+def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
+    device = disk(folder)
+    name = f"attndb-stress-{os.getpid()}"
+    size, count = Disk.BYTES_PER_S, Disk.OPERATIONS_PER_S
+    made = None
+    if device and (cgroups / "cgroup.controllers").exists():
+        limit = f"{device} rbps={size} wbps={size} riops={count} wiops={count}"
+        made = throttled(cgroups / name, {"io.max": limit}, "cgroup.procs")
+    elif device and (cgroups / "blkio").is_dir():
+        made = throttled(cgroups / "blkio" / name, {
+            f"blkio.throttle.{way}_{what}_device": f"{device} {limit}"
+            for way in ("read", "write") for what, limit in (("bps", size), ("iops", count))},
+            "cgroup.procs")
+    return made or Disk("ionice's idle class: no cgroup with a limit can be made",
+                        ["ionice", "-c3"])
+
+
+@contextlib.contextmanager
+def busy_processes(count):
+    """Processes that use a core each. They end with this one, even if it is killed."""
+    spin = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n  sum(range(100_000))"
+    started = [subprocess.Popen([sys.executable, "-c", spin, str(os.getpid())])
+               for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def cores(wanted):
+    """What is started inside runs on these cores only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, wanted)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def seed_of(base, number):
+    """A round's seed: GoogleTest takes 1 to 99,999."""
+    return (base + 7919 * number) % MAX_GTEST_SEED + 1
+
+
+def shuffled(seed):
+    """The environment in which tests run in an order that the seed decides: testing/shuffled.py."""
+    paths = [str(ROOT / "testing"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    options = [*filter(None, [os.environ.get("PYTEST_ADDOPTS")]), "-p shuffled"]
+    return {**os.environ, "GTEST_SHUFFLE": "1", "GTEST_RANDOM_SEED": str(seed),
+            "ATTNDB_SHUFFLE": str(seed), "PYTHONPATH": os.pathsep.join(paths),
+            "PYTEST_ADDOPTS": " ".join(options)}
+
+
+class Round:
+    """One round of the tests that are left."""
+
+    def __init__(self, number, seed, core):
+        self.number, self.seed, self.core = number, seed, core
+
+    def run(self, todo, keys, folder, disk, results):
+        """Runs the tests `todo`. False if some were not run."""
+        places = "one core" if self.core is not None else "all cores"
+        print(f"== round {self.number}: {len(todo)} tests, seed {self.seed}, {places}", flush=True)
+        command = [*disk.prefix, "ctest", "--test-dir", str(folder / "tests"), "-j", str(JOBS),
+                   "--output-on-failure", "--schedule-random", "--no-tests=error", "-R",
+                   "^(" + "|".join(map(re.escape, todo)) + ")$"]
+        wanted = os.sched_getaffinity(0) if self.core is None else {self.core}
+        with cores(wanted), busy_processes(BUSY_PROCESSES):
+            with subprocess.Popen(command, env=shuffled(self.seed), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace",
+                                  start_new_session=True) as running:
+                try:
+                    left = set(todo)
+                    for result in ctest_output.results_in(running.stdout, keys):
+                        if result[0] in left and self._keep(result, keys, folder, results):
+                            left.discard(result[0])
+                except BaseException:
+                    os.killpg(running.pid, signal.SIGKILL)
+                    raise
+        for name in sorted(left):
+            print(f"not run: {name}", flush=True)
+        return not left
+
+    def _keep(self, result, keys, folder, results):
+        name, status, seconds, output = result
+        state = ctest_output.state_of(status)
+        print(f"  {state or 'not run'} {name} {seconds:.1f} s", flush=True)
+        record = {"test": name, "round": self.number, "key": keys[name], "state": state,
+                  "seed": self.seed, "seconds": seconds}
+        if state is None:
+            print(output, flush=True)
+            return False
+        if state == "failed":
+            log = folder / "logs" / f"{name}-round-{self.number}.log"
+            log.parent.mkdir(exist_ok=True)
+            log.write_text(f"{status}, seed {self.seed}\n{output}", encoding="utf-8")
+            record |= {"status": ctest_output.plain(status), "log": str(log),
+                       "cases": ctest_output.cases_in(output)}
+        results.add(record)
+        return True
+
+
+def summary(records, rounds, tests, left_out, base_seed):
+    """Prints what was run, for a reader and for scripts/long_runs.py."""
+    states = [record["state"] for record in records]
+    failures = [record for record in records if record["state"] == "failed"]
+    print(f"\nstress: {len(records):,} runs of {tests} tests in {rounds} rounds: "
+          f"{states.count('passed'):,} passed, {states.count('skipped')} skipped, "
+          f"{len(failures)} failed. Left out: {len(left_out)} tests.")
+    for reason in dict.fromkeys(left_out.values()):
+        names = [name for name, why in left_out.items() if why == reason]
+        print(f"left out: {', '.join(names)}: {reason}")
+    for record in failures:
+        print(f"failed: {record['test']}, round {record['round']}, seed {record['seed']}: "
+              f"{record['status']}; {' '.join(record['cases']) or 'no test named'}; "
+              f"{record['log']}")
+    print(f"ATTNDB_SEED={base_seed}")
+    print(f"ATTNDB_COUNT {rounds} rounds")
+    print(f"ATTNDB_COUNT {tests} tests")
+    print(f"ATTNDB_COUNT {len(records)} runs")
+    print(f"ATTNDB_COUNT {len(failures)} failures")
+    print(f"ATTNDB_COUNT {round(sum(record['seconds'] for record in records))} seconds of tests")
+    return not failures
+
+
+def base_seed_of(folder):
+    """STRESS_SEED; else that of the run that this one goes on with; else one that is drawn."""
+    path = folder / "seed"
+    text = os.environ.get("STRESS_SEED") or (path.read_text() if path.exists() else "")
+    seed = int(text) if text else random.SystemRandom().randint(1, MAX_GTEST_SEED)
+    path.write_text(f"{seed}\n")
+    return seed
+
+
+def chosen(build, pattern):
+    """(the tests to run, reasons by name of those left out, all entries)."""
+    entries = ctest_output.entries([], build)
+    matching = [entry for entry in entries if re.search(pattern, entry.name)]
+    left_out = {entry.name: why_left_out(entry) for entry in matching if why_left_out(entry)}
+    wanted = [entry for entry in matching if entry.name not in left_out]
+    if not wanted:
+        sys.exit(f"stress: {build} has no test to run that matches '{pattern}'")
+    missing = [entry.name for entry in wanted if not entry.command]
+    if missing:
+        sys.exit(f"stress: not built: {' '.join(missing)}")
+    return wanted, left_out, entries
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--disk", choices=("slow", "as-is"), default="slow")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/long/stress")
+    args = parser.parse_args()
+    build, folder = args.build.resolve(), args.out
+    rounds = int(os.environ.get("STRESS_ROUNDS") or 20)
+    wanted, left_out, entries = chosen(build, os.environ.get("STRESS_TESTS", ""))
+    write_tree([entry for entry in entries if entry.command], folder / "tests")
+    base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
+    keys = {entry.name: key_of(entry, build, known) for entry in wanted}
+    disk = slow_disk(folder) if args.disk == "slow" else Disk("as it is")
+    print(f"disk: {disk.words}\nseed: {base}", flush=True)
+    whole = True
+    # SIGTERM acts as Ctrl-C does: the processes that were started are ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for number in range(1, rounds + 1):
+            todo = [name for name, key in keys.items() if (name, number, key) not in results.known]
+            core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
+            if todo:
+                one = Round(number, seed_of(base, number), core)
+                whole &= one.run(todo, keys, folder, disk, results)
+    except KeyboardInterrupt:
+        sys.exit("stress: broken off; the same call goes on with what is left")
+    finally:
+        disk.close()
+    passed = summary(results.of(keys, rounds), rounds, len(keys), left_out, base)
+    sys.exit(0 if passed and whole else 1)
+
+
+if __name__ == "__main__":
+    main()
