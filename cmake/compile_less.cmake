@@ -1,17 +1,17 @@
 # What keeps a build short. Most of a source's time goes into the headers that it includes and the
 # templates that it instantiates, so sources share both.
-#   attndb_batch(TARGET)       compiles the sources of a library in batches of eight: a third to a
-#                              fifth of the time. Names in a source's anonymous namespace must then
-#                              differ from its neighbours'. CMake's own unity builds are not used:
-#                              they include absolute paths, so ccache has to preprocess each batch
-#                              again in a checkout in another folder.
+#   attndb_batch(TARGET [COLD] [BARE])
+#                              compiles the sources of a library in batches of eight, behind precompiled
+#                              headers of the standard library: a fifth of the time. Names in a source's
+#                              anonymous namespace must then differ from its neighbours'. CMake's own
+#                              unity builds are not used: they include absolute paths, so ccache has to
+#                              preprocess each batch again in a checkout in another folder.
+#                              COLD: with -O1 in a release build, which takes three quarters of the time
+#                              of -O3. For code whose time is spent in what it calls: files, SQLite,
+#                              kernels, the engine.
+#                              BARE: without precompiled headers.
 #   attndb_alone(SOURCES...)   leaves sources of the folder out of its batches, because their natural
 #                              names are those of a neighbour.
-#   attndb_precompile(TARGET)  precompiles the standard library's headers for a library: a fifth off
-#                              the time of a batch.
-#   attndb_cold(TARGET)        compiles a library with -O1 in an optimised build. The time of such code
-#                              is spent in what it calls: files, SQLite, kernels, the engine. -O1
-#                              compiles in three quarters of the time of -O3.
 #   attndb_test_speed(TARGET)  precompiles GoogleTest for a test program, and optimises less: what
 #                              tests spend their time in is the library. -Og compiles in four fifths
 #                              of the time of -O1, and in two thirds under ASan.
@@ -24,9 +24,22 @@ set(attndb_standard_headers
   <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector>)
 
 function(attndb_batch target)
-  if(ATTNDB_UNITY)  # At the end of the folder, when attndb_alone() has been called.
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL attndb_make_batches ${target})")
+  cmake_parse_arguments(ARG "COLD;BARE" "" "" ${ARGN})
+  set(precompiled attndb_precompiled)
+  set(speed "")
+  if(ARG_COLD)
+    set(precompiled attndb_precompiled_cold)
+    set(speed $<$<CONFIG:Release>:-O1>)
   endif()
+  target_compile_options(${target} PRIVATE ${speed})
+  if(NOT ATTNDB_UNITY)
+    return()
+  endif()
+  if(NOT ARG_BARE)
+    attndb_precompile(${target} ${precompiled} "${speed}")
+  endif()
+  # At the end of the folder, when attndb_alone() has been called.
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL attndb_make_batches ${target})")
 endfunction()
 
 function(attndb_alone)
@@ -64,33 +77,18 @@ function(attndb_make_batches target)
   set_target_properties(${target} PROPERTIES SOURCES "${compiled}")
 endfunction()
 
-function(attndb_cold target)
-  set_target_properties(${target} PROPERTIES ATTNDB_COLD ON)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-endfunction()
-
 # The headers are precompiled once for each level of optimisation: GCC wants these to be equal.
-function(attndb_precompile target)
-  if(NOT ATTNDB_UNITY)
-    return()
-  endif()
+function(attndb_precompile target precompiled speed)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC bug 105651 again, which names other warnings where the standard library is precompiled.
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
-  endif()
-  get_target_property(cold ${target} ATTNDB_COLD)
-  set(precompiled attndb_precompiled)
-  if(cold)
-    set(precompiled attndb_precompiled_cold)
   endif()
   if(NOT TARGET ${precompiled})
     set(source ${CMAKE_BINARY_DIR}/${precompiled}.cc)
     file(CONFIGURE OUTPUT ${source} CONTENT "// Its precompiled header is what is wanted.\n")
     add_library(${precompiled} OBJECT EXCLUDE_FROM_ALL ${source})
     target_link_libraries(${precompiled} PRIVATE attndb_warnings)
-    if(cold)
-      attndb_cold(${precompiled})
-    endif()
+    target_compile_options(${precompiled} PRIVATE ${speed})
     target_precompile_headers(${precompiled} PRIVATE ${attndb_standard_headers})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${precompiled})

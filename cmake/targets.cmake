@@ -17,13 +17,13 @@ function(attndb_add_layer name)
                                             PUBLIC ${CMAKE_SOURCE_DIR}/include)
   target_compile_definitions(attndb_${name} PRIVATE ATTNDB_BUILDING_LIBRARY)
   target_link_libraries(attndb_${name} PRIVATE attndb_warnings ${ARG_LIBS})
-  attndb_batch(attndb_${name})
+  set(options "")
   if(ARG_COLD)
-    attndb_cold(attndb_${name})
+    list(APPEND options COLD)
+  elseif(name MATCHES "^kernels_")  # These use nothing of the standard library.
+    list(APPEND options BARE)
   endif()
-  if(NOT name MATCHES "^kernels_")  # Kernels use nothing of the standard library.
-    attndb_precompile(attndb_${name})
-  endif()
+  attndb_batch(attndb_${name} ${options})
   if(ATTNDB_SANITIZE AND name MATCHES "^kernels")
     # A third of what instrumented tests take; sanitizers.cmake says why the rest is -O1.
     target_compile_options(attndb_${name} PRIVATE -O2)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Configures and builds a preset, quietly: build.sh [--native] PRESET [TARGET...]. Prints what failed,
-# if anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up,
-# what needs it is left out: the library can be built beside it.
+# Configures and builds a preset, quietly: build.sh [--native] PRESET [TARGET...]. Prints what
+# failed, if anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is
+# set up, what needs it is left out: the library can be built beside it.
 #   --native  builds the kernels of this machine's instruction sets and the portable ones only,
-#             unless the folder has been configured for all. A later call without it adds the others.
+#             unless the folder has all. A later call without --native adds the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

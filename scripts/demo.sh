@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job on a real model. One process reads a text once and stores what it read. Three more
-# processes answer questions from the store. The last answer is compared with plain llama.cpp's, which
-# reads the whole text again for it: that takes longer than all the rest.
+# processes answer questions from the store. The last answer is compared with plain llama.cpp's,
+# which reads the whole text again for it: that takes longer than all the rest.
 #
 #   demo.sh [PATH OF attndb] [FOLDER OF THE STORE]      the store's folder is emptied first
 #

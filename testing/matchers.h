@@ -3,13 +3,19 @@
 //   EXPECT_THAT(db.List(), IsOk());
 //   EXPECT_THAT(segment.status(), FailsWith(StatusCode::kCorruption, HasSubstr("granule")));
 //
+// Cost:    GoogleMock instantiates some thirty templates for each type that a matcher is applied to,
+//          and nearly every call has a Result of its own. These two therefore tell GoogleMock how
+//          they judge, and all types share two functions: a tenth to a fifth of the time that tests
+//          take to compile.
 // Threads: as GoogleTest.
 #ifndef ATTNDB_TESTING_MATCHERS_H_
 #define ATTNDB_TESTING_MATCHERS_H_
 
 #include <gmock/gmock.h>
 
+#include <ostream>
 #include <string>
+#include <utility>
 
 #include "attndb/result.h"
 #include "attndb/status.h"
@@ -22,21 +28,73 @@ const Status& StatusOf(const Result<T>& result) {
   return result.status();
 }
 
-MATCHER(IsOk, "is ok") {
-  *result_listener << StatusOf(arg).ToString();
-  return StatusOf(arg).ok();
-}
+// Matches a Status, or a Result by its status.
+class StatusMatcher {
+ public:
+  // Matches kOk.
+  StatusMatcher() = default;
+  // Matches the code, and a message: errors must name the object, expected and found.
+  StatusMatcher(StatusCode code, ::testing::Matcher<const std::string&> message)
+      : code_(code), message_(std::move(message)) {}
 
-// Matches the code, and a message: errors must name the object, expected and found.
-MATCHER_P2(FailsWith, code, message,
-           std::string("is ") + std::string(StatusCodeName(code)) + " with a message that " +
-               ::testing::DescribeMatcher<std::string>(message)) {
-  *result_listener << StatusOf(arg).ToString();
-  return StatusOf(arg).code() == code &&
-         ::testing::ExplainMatchResult(message, StatusOf(arg).message(), result_listener);
+  // As an inner matcher: Not(IsOk()).
+  using is_gtest_matcher = void;
+  template <typename T>
+  bool MatchAndExplain(const T& value, std::ostream* os) const {
+    return Matches(StatusOf(value), os);
+  }
+  void DescribeTo(std::ostream* os) const {
+    *os << "is " << StatusCodeName(code_);
+    if (code_ == StatusCode::kOk) return;
+    *os << " with a message that ";
+    message_.DescribeTo(os);
+  }
+  void DescribeNegationTo(std::ostream* os) const {
+    *os << "not (";
+    DescribeTo(os);
+    *os << ")";
+  }
+
+  bool Matches(const Status& status, std::ostream* os) const {
+    if (os != nullptr) *os << status.ToString();
+    return status.code() == code_ &&
+           (code_ == StatusCode::kOk || message_.Matches(status.message()));
+  }
+  // What EXPECT_THAT(text, *this) says.
+  ::testing::AssertionResult Judge(const char* text, const Status& status) const {
+    if (Matches(status, nullptr)) return ::testing::AssertionSuccess();
+    std::ostringstream expected;
+    DescribeTo(&expected);
+    return ::testing::AssertionFailure() << "Value of: " << text << "\nExpected: "
+                                         << expected.str() << "\n  Actual: " << status.ToString();
+  }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  ::testing::Matcher<const std::string&> message_;
+};
+
+inline StatusMatcher IsOk() { return {}; }
+inline StatusMatcher FailsWith(StatusCode code, ::testing::Matcher<const std::string&> message) {
+  return {code, std::move(message)};
 }
 
 }  // namespace attndb::test
+
+// What EXPECT_THAT asks. GoogleMock's own would instantiate the matcher for each type.
+template <>
+class testing::internal::PredicateFormatterFromMatcher<attndb::test::StatusMatcher> {
+ public:
+  explicit PredicateFormatterFromMatcher(attndb::test::StatusMatcher matcher)
+      : matcher_(std::move(matcher)) {}
+  template <typename T>
+  ::testing::AssertionResult operator()(const char* text, const T& value) const {
+    return matcher_.Judge(text, attndb::test::StatusOf(value));
+  }
+
+ private:
+  const attndb::test::StatusMatcher matcher_;
+};
 
 #define ATTNDB_ASSERT_OK(expr) ASSERT_THAT((expr), ::attndb::test::IsOk())
 #define ATTNDB_EXPECT_OK(expr) EXPECT_THAT((expr), ::attndb::test::IsOk())

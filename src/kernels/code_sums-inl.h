@@ -206,8 +206,8 @@ inline void SumByShuffles(const uint8_t* codes, const uint8_t* tables, size_t nu
 
 #endif  // __AVX2__
 
-// Writes four rows' sums, side by side, for each key of a block. The function is not inlined and its
-// outer loop is not unrolled: GCC would make 22 KB of code for each of twelve callers.
+// Writes four rows' sums, side by side, for each key of a block. The function is not inlined and
+// its outer loop is not unrolled: GCC would make 22 KB of code for each of twelve callers.
 template <size_t kBits>
 [[gnu::noinline]] void LoadSums(const uint8_t* codes, const uint64_t* table, size_t num_subspaces,
                                 uint64_t* sums) {

@@ -1,11 +1,11 @@
 """Goal:   the kernels hold on CPUs that this machine is not, and code that every CPU runs has no
         instruction that some lack: it would end there in SIGILL.
-Method: 1. Every instruction of the library is looked at, as objdump prints it. Only the kernels of a
-        target may have that target's instructions.
+Method: 1. Every instruction of the library is looked at, as objdump prints it. Only the kernels of
+        a target may have that target's instructions.
         2. QEMU runs kernels' tests and the quick start on an emulated CPU with AVX2 and no AVX-512,
-        and on one without AVX. The CPU's own CPUID chooses the kernels; nothing is forced. That QEMU
-        refuses what the emulated CPU lacks is tried first, by an instruction of each set. All of
-        kernels_test takes minutes there: a short run takes the tests of _SHORT, a long run all.
+        and on one without AVX. The CPU's own CPUID chooses the kernels; nothing is forced. That
+        QEMU refuses what the emulated CPU lacks is tried first, by an instruction of each set. All
+        of kernels_test takes minutes there: a short run takes _SHORT, a long run all.
 Leaves out: AVX-512, which QEMU does not emulate: kernels_test runs it on a machine that has it.
 """
 
