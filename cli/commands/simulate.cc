@@ -48,7 +48,7 @@ class SimulateCommand : public Command {
     options_.progress = ShowUntilInterrupted(&line);
     ATTNDB_ASSIGN_OR_RETURN(const SimulateReport report, Simulate(options_));
     line.Clear();
-    if (env->json()) env->PrintJson(Json::parse(report.ToJson()));
+    if (env->json()) env->PrintJson(ReadJson(report.ToJson()));
     env->Print(report.ToText());
     return ExitCode::kOk;
   }
