@@ -28,7 +28,7 @@ void WriteLine(std::FILE* stream, std::string_view text) {
 }
 
 Json ErrorJson(const Status& status, std::string_view advice) {
-  Json error = {{"code", StatusCodeName(status.code())}, {"message", status.message()}};
+  Json error = JsonObject({{"code", StatusCodeName(status.code())}, {"message", status.message()}});
   if (!advice.empty()) error["advice"] = advice;
   error["exit_code"] = static_cast<int>(ExitCodeOf(status.code()));
   return error;
@@ -76,10 +76,6 @@ std::string DefaultDbPath() {
   }
   const std::string home = EnvironmentText("HOME");
   return (home.empty() ? "." : home) + "/.local/share/attndb";
-}
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 bool Environment::IsGiven(std::string_view name) const {
@@ -226,7 +222,7 @@ ExitCode Environment::NoteFailure(const std::string& file, const Status& status)
   std::string advice = std::exchange(advice_, "");
   if (advice.empty()) advice = AdviceFor(status.code());
   if (list_ && options_.json) {
-    list_->push_back({{"file", file}, {"error", ErrorJson(status, advice)}});
+    list_->push_back(JsonObject({{"file", file}, {"error", ErrorJson(status, advice)}}));
     return ExitCodeOf(status.code());
   }
   const bool is_named = status.message().find(file) != std::string::npos;

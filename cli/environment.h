@@ -6,7 +6,6 @@
 #ifndef ATTNDB_CLI_ENVIRONMENT_H_
 #define ATTNDB_CLI_ENVIRONMENT_H_
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,11 +15,11 @@
 #include "attndb/db.h"
 #include "attndb/result.h"
 #include "cli/common/exit_code.h"
+#include "cli/common/json.h"
 
 namespace attndb::cli {
 
 class Parser;
-using Json = nlohmann::ordered_json;
 
 // Options of every command.
 struct CommonOptions {
@@ -77,6 +76,7 @@ class Environment {
 
   void Print(std::string_view text) const;  // Prints nothing with --json.
   void PrintJson(const Json& json) const;   // Prints nothing without --json.
+  void PrintJson(std::initializer_list<JsonField> fields) const { PrintJson(JsonObject(fields)); }
   // What PrintJson gets from here on is kept, until EndList prints all of it as one object: under
   // `name`, before `rest`.
   void BeginList();
@@ -110,9 +110,6 @@ ExitCode ReportFailure(const Status& status, std::string_view advice, const Comm
 // long as the kernel takes: proc(5), comm. And the file in the store that has the server's URL.
 inline constexpr char kServingName[] = "attndb serve";
 inline constexpr char kServingFile[] = "SERVER";
-
-// One line of JSON; bytes that are not UTF-8 become U+FFFD.
-std::string Dump(const Json& json);
 
 // The value of an environment variable; empty if it is not set.
 std::string EnvironmentText(const char* name);

@@ -168,14 +168,14 @@ class AskCommand : public Command {
   void ReportJson(Environment* env, const std::vector<std::string>& names, const Explain& explain,
                   const Answer& answer, const std::optional<llama::CheckReport>& check,
                   const llama::ThreadReport& threads) const {
-    Json json = {{"context", names.front()},
-                 {"contexts", names},
-                 {"answer", answer.generation.text},
-                 {"finish", llama::FinishReasonName(answer.generation.finish)},
-                 {"plan", explain.plan}};
+    Json json = JsonObject({{"context", names.front()},
+                            {"contexts", names},
+                            {"answer", answer.generation.text},
+                            {"finish", llama::FinishReasonName(answer.generation.finish)},
+                            {"plan", explain.plan}});
     json.update(ToJson(answer.stats));
     if (explain_) {
-      json["explain"] = Json::parse(explain.ToJson());
+      json["explain"] = ReadJson(explain.ToJson());
       json["threads"] = ToJson(threads);
     }
     if (check) json["check"] = ToJson(*check, answer.stats);

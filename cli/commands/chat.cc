@@ -179,7 +179,7 @@ class LocalTalker final : public Talker {
     const Result<attndb::cli::Answer> answer = dialogue_->Turn(question);
     if (!answer.ok()) return answer.status();
     env_->Note(ToText(answer->stats));
-    Json turn = {{"answer", answer->generation.text}};
+    Json turn = JsonObject({{"answer", answer->generation.text}});
     turn.update(ToJson(answer->stats));
     return turn;
   }

@@ -110,7 +110,7 @@ class PlotCommand : public Command {
   }
 
   Result<ExitCode> Draw(Environment* env, const std::string& file) const {
-    Json told = {{"source", source_}, {"files", Json::array()}};
+    Json told = JsonObject({{"source", source_}, {"files", Json::array()}});
     std::optional<std::string> table;
     ATTNDB_RETURN_IF_ERROR(RunPython(env, "attndb.plot", Words(file), [&](const Json& object) {
       const auto path = object.find("file");

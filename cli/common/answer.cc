@@ -54,13 +54,13 @@ void NoteDropped(Environment* env, const llama::WindowOptions& window, const Ses
 }
 
 Json ToJson(const AnswerStats& stats) {
-  return {{"reused_tokens", stats.reused_tokens},
-          {"new_tokens", stats.new_tokens},
-          {"generated_tokens", stats.generated_tokens},
-          {"first_token_ms", stats.first_token_ms},
-          {"second_token_ms", stats.second_token_ms},
-          {"tokens_per_second", stats.tokens_per_second},
-          {"dropped", ToJson(stats.dropped)}};
+  return JsonObject({{"reused_tokens", stats.reused_tokens},
+                     {"new_tokens", stats.new_tokens},
+                     {"generated_tokens", stats.generated_tokens},
+                     {"first_token_ms", stats.first_token_ms},
+                     {"second_token_ms", stats.second_token_ms},
+                     {"tokens_per_second", stats.tokens_per_second},
+                     {"dropped", ToJson(stats.dropped)}});
 }
 
 std::string ToText(const AnswerStats& stats) {

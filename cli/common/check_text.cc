@@ -11,8 +11,7 @@ namespace {
 // A token as a reader sees it: 'text', or its number where it has none.
 std::string Quoted(const llama::LlamaEngine& engine, TokenId token) {
   const Result<std::string> text = engine.Detokenize(std::span(&token, 1), true);
-  return text.ok() ? Json(*text).dump(-1, ' ', false, Json::error_handler_t::replace)
-                   : "token " + std::to_string(token);
+  return text.ok() ? Dump(*text) : "token " + std::to_string(token);
 }
 
 // What else than rounding makes a difference.
@@ -50,19 +49,19 @@ bool WithinSpread(const llama::CheckReport& report) {
 Json ToJson(const llama::CheckReport& report, const AnswerStats& stats) {
   Json differences = Json::array();
   for (const llama::TokenDifference& d : report.differences) {
-    differences.push_back({{"index", d.index},
-                           {"ours", d.ours},
-                           {"plain", d.plain},
-                           {"logit_gap", d.logit_gap},
-                           {"own_spread", d.own_spread}});
+    differences.push_back(JsonObject({{"index", d.index},
+                                      {"ours", d.ours},
+                                      {"plain", d.plain},
+                                      {"logit_gap", d.logit_gap},
+                                      {"own_spread", d.own_spread}}));
   }
-  return {{"equal", report.equal()},
-          {"within_spread", WithinSpread(report)},
-          {"num_compared", report.num_compared},
-          {"differences", std::move(differences)},
-          {"own_spread", report.own_spread},
-          {"cold_prefill_ms", report.plain_prefill_ms},
-          {"first_token_share_of_cold", ShareOfCold(report, stats)}};
+  return JsonObject({{"equal", report.equal()},
+                     {"within_spread", WithinSpread(report)},
+                     {"num_compared", report.num_compared},
+                     {"differences", differences},
+                     {"own_spread", report.own_spread},
+                     {"cold_prefill_ms", report.plain_prefill_ms},
+                     {"first_token_share_of_cold", ShareOfCold(report, stats)}});
 }
 
 std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,

@@ -147,10 +147,11 @@ std::string TreeText(std::span<const ContextNode> nodes, int64_t now_us) {
 Json TreeToJson(std::span<const ContextNode> nodes) {
   Json list = Json::array();
   for (const ContextNode& node : nodes) {
-    Json json = {{"name", node.context == nullptr ? Json() : Json(NameOf(*node.context))},
-                 {"num_tokens", node.num_tokens},
-                 {"num_shared", node.num_shared},
-                 {"own_bytes", node.own_bytes}};
+    Json json =
+        JsonObject({{"name", node.context == nullptr ? Json() : Json(NameOf(*node.context))},
+                    {"num_tokens", node.num_tokens},
+                    {"num_shared", node.num_shared},
+                    {"own_bytes", node.own_bytes}});
     if (node.context != nullptr) json["file_bytes"] = node.context->file_bytes;
     json["children"] = TreeToJson(node.children);
     list.push_back(std::move(json));

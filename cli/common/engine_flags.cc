@@ -156,9 +156,12 @@ llama::GenerateOptions SamplerFlags::ToOptions() const {
 }
 
 Json SamplerFlags::ToRequest() const {
-  return {{"max_tokens", max_tokens_}, {"temperature", sampler_.temperature},
-          {"top_k", sampler_.top_k},   {"top_p", sampler_.top_p},
-          {"min_p", sampler_.min_p},   {"seed", sampler_.seed}};
+  return JsonObject({{"max_tokens", max_tokens_},
+                     {"temperature", sampler_.temperature},
+                     {"top_k", sampler_.top_k},
+                     {"top_p", sampler_.top_p},
+                     {"min_p", sampler_.min_p},
+                     {"seed", sampler_.seed}});
 }
 
 }  // namespace attndb::cli

@@ -42,20 +42,24 @@ Json ToJson(const FindResult& found, std::span<const std::string> texts, const F
   Json passages = Json::array();
   for (size_t i = 0; i < found.passages.size(); ++i) {
     const Passage& passage = found.passages[i];
-    passages.push_back({{"context", passage.context},
-                        {"first_token", passage.tokens.begin},
-                        {"num_tokens", passage.tokens.end - passage.tokens.begin},
-                        {"score", passage.score},
-                        {"text", texts[i]}});
+    passages.push_back(JsonObject({{"context", passage.context},
+                                   {"first_token", passage.tokens.begin},
+                                   {"num_tokens", passage.tokens.end - passage.tokens.begin},
+                                   {"score", passage.score},
+                                   {"text", texts[i]}}));
   }
   Json skipped = Json::array();
   for (const SkippedContext& context : found.skipped) {
-    skipped.push_back({{"context", context.context}, {"reason", context.reason}});
+    skipped.push_back(JsonObject({{"context", context.context}, {"reason", context.reason}}));
   }
-  return {{"passages", std::move(passages)},    {"skipped", std::move(skipped)},
-          {"num_contexts", found.num_contexts}, {"num_tokens", found.num_tokens},
-          {"num_passages", found.num_passages}, {"key_bytes", found.key_bytes},
-          {"question_ms", times.question_ms},   {"find_ms", times.find_ms}};
+  return JsonObject({{"passages", passages},
+                     {"skipped", skipped},
+                     {"num_contexts", found.num_contexts},
+                     {"num_tokens", found.num_tokens},
+                     {"num_passages", found.num_passages},
+                     {"key_bytes", found.key_bytes},
+                     {"question_ms", times.question_ms},
+                     {"find_ms", times.find_ms}});
 }
 
 std::string FoundTable(const FindResult& found, std::span<const std::string> texts) {

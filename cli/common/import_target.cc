@@ -142,11 +142,11 @@ void ImportTarget::PrintImported(Environment* env, const ContextInfo& info, uint
 }
 
 Json ImportTarget::Summary(const ContextInfo& info) {
-  return {{"context", info.name},
-          {"id", static_cast<int64_t>(info.id)},
-          {"num_tokens", info.num_tokens},
-          {"file_bytes", info.file_bytes},
-          {"companion_bytes", info.companion_bytes}};
+  return JsonObject({{"context", info.name},
+                     {"id", static_cast<int64_t>(info.id)},
+                     {"num_tokens", info.num_tokens},
+                     {"file_bytes", info.file_bytes},
+                     {"companion_bytes", info.companion_bytes}});
 }
 
 }  // namespace attndb::cli

@@ -190,7 +190,7 @@ Status RunPython(Environment* env, const std::string& module,
   child_out.Close();
   std::optional<Status> error;
   PipeLines lines(out.get(), [&](std::string_view line) {
-    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json object = ReadJson(line);
     if (!object.is_object()) return;
     if (!error) error = ErrorOf(object);
     if (!error) on_object(object);

@@ -101,7 +101,7 @@ Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines
       status = answered.status();
       break;
     }
-    Json turn = {{"question", question}, {"name", talker->name()}};
+    Json turn = JsonObject({{"question", question}, {"name", talker->name()}});
     turn.update(*answered);
     turns.push_back(std::move(turn));
   }

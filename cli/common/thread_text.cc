@@ -17,13 +17,13 @@ std::string ToText(const llama::ThreadReport& report) {
 Json ToJson(const llama::ThreadReport& report) {
   Json changes = Json::array();
   for (const llama::ThreadChange& change : report.changes) {
-    changes.push_back({{"pass", change.pass},
-                       {"from", change.from},
-                       {"to", change.to},
-                       {"from_ms", 1e3 * change.from_seconds},
-                       {"to_ms", 1e3 * change.to_seconds}});
+    changes.push_back(JsonObject({{"pass", change.pass},
+                                  {"from", change.from},
+                                  {"to", change.to},
+                                  {"from_ms", 1e3 * change.from_seconds},
+                                  {"to_ms", 1e3 * change.to_seconds}}));
   }
-  return {{"most", report.most}, {"now", report.now}, {"changes", std::move(changes)}};
+  return JsonObject({{"most", report.most}, {"now", report.now}, {"changes", changes}});
 }
 
 }  // namespace attndb::cli

@@ -12,15 +12,15 @@ namespace {
 Json VerifyJson(const VerifyReport& report) {
   Json damages = Json::array();
   for (const Damage& damage : report.damages) {
-    damages.push_back({{"segment_id", damage.segment_id},
-                       {"file", damage.file},
-                       {"message", damage.message},
-                       {"contexts", damage.contexts}});
+    damages.push_back(JsonObject({{"segment_id", damage.segment_id},
+                                  {"file", damage.file},
+                                  {"message", damage.message},
+                                  {"contexts", damage.contexts}}));
   }
-  return {{"ok", report.ok()},
-          {"num_segments", report.num_segments},
-          {"num_bytes", report.num_bytes},
-          {"damages", std::move(damages)}};
+  return JsonObject({{"ok", report.ok()},
+                     {"num_segments", report.num_segments},
+                     {"num_bytes", report.num_bytes},
+                     {"damages", damages}});
 }
 
 std::string DamageText(const Damage& damage) {

@@ -42,8 +42,7 @@ Status ReadNumber(const Json& body, const char* field, double least, double most
   if (json == nullptr) return Status::Ok();
   const double number = json->is_number() ? json->get<double>() : std::nan("");
   if (!(number >= least && number <= most)) {
-    return WrongValue(field, "a number from " + Json(least).dump() + " to " + Json(most).dump(),
-                      *json);
+    return WrongValue(field, "a number from " + ToText(least) + " to " + ToText(most), *json);
   }
   *value = static_cast<float>(number);
   return Status::Ok();

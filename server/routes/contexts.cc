@@ -12,7 +12,7 @@ namespace {
 // What clients may know: where this machine has the model is not for them.
 Json JsonOf(ContextInfo context) {
   context.model_path.clear();
-  return Json::parse(context.ToJson());
+  return ReadOwnJson(context.ToJson());
 }
 
 Result<Json> List(const DB& db) {

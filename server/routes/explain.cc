@@ -77,7 +77,7 @@ Json JsonOf(const HeadWeights& head) {
           {"critical", searched ? Json(head.critical) : Json()}};
 }
 
-Json ExplainJson(const Session& session) { return Json::parse(session.Explain().ToJson()); }
+Json ExplainJson(const Session& session) { return ReadOwnJson(session.Explain().ToJson()); }
 
 // Runs the last token again, once the others are read, and keeps its queries; the rest is work for
 // another thread than the scheduler's.

@@ -36,7 +36,7 @@ Result<Json> ExplainContext(const Service& service, const Call& call, const Json
   ATTNDB_ASSIGN_OR_RETURN(const SessionStart start,
                           db.CreateSession(service.engine->spec(), tokens, how));
   const Explain explain = start.session.Explain();
-  return Json{{"explain", Json::parse(explain.ToJson())},
+  return Json{{"explain", ReadOwnJson(explain.ToJson())},
               {"reuse", JsonOf(service.conversations->PriceOf(start.session))},
               {"report", explain.Summary()},
               {"tables", explain.ToText()}};
@@ -52,7 +52,7 @@ Result<Json> ExplainText(const Service& service, const Call& call, const Json& b
       llama::DocumentTokens(*service.engine, request.raw, request.system, request.text));
   ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,
                           db.ExplainPrefix(service.engine->spec(), tokens, how));
-  return Json{{"prefix", Json::parse(explain.ToJson())}, {"report", explain.ToText()}};
+  return Json{{"prefix", ReadOwnJson(explain.ToJson())}, {"report", explain.ToText()}};
 }
 
 }  // namespace attndb::server

@@ -8,7 +8,7 @@
 #include "api/c_api_call.h"
 #include "api/c_api_convert.h"
 #include "api/c_api_json.h"
-#include "api/json_text.h"
+#include "api/stats_json.h"
 #include "attndb/c_api.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
@@ -97,7 +97,7 @@ attndb_code attndb_session_cuts(const attndb_session* session, char** json) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
     ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
-    return TextOut(CutsJson(session->session.cuts()).dump(), json);
+    return TextOut(CutsJson(session->session.cuts()).text, json);
   });
 }
 

@@ -1,7 +1,7 @@
 // Text and JSON of what stats.h describes.
 #include <algorithm>
 
-#include "api/json_text.h"
+#include "api/stats_json.h"
 #include "attndb/stats.h"
 #include "attndb/units.h"
 #include "common/text_table.h"
@@ -9,8 +9,6 @@
 namespace attndb {
 namespace {
 
-using internal::DumpJson;
-using internal::Json;
 using internal::Number;
 using internal::Row;
 using internal::Table;
@@ -254,40 +252,41 @@ std::string Explain::ToText() const {
 }
 
 std::string Explain::ToJson() const {
-  Json json = {{"plan", plan},
-               {"num_tokens", num_tokens},
-               {"num_reused", num_reused},
-               {"num_dropped", num_dropped},
-               {"num_moved", num_moved},
-               {"num_segments", num_segments},
-               {"memory_bytes", memory_bytes},
-               {"kv_bytes", kv_bytes},
-               {"predicted_us", predicted_us},
-               {"tpot_error", tpot_error},
-               {"unreachable", unreachable},
-               {"contexts", Json::array()},
-               {"layers", Json::array()}};
-  for (const SessionContext& context : contexts) {
-    json["contexts"].push_back(internal::JsonOf(context));
-  }
-  for (const LayerExplain& layer : layers) json["layers"].push_back(internal::JsonOf(layer));
-  return DumpJson(json);
+  JsonList context_list;
+  for (const SessionContext& context : contexts) context_list.Add(internal::JsonOf(context));
+  JsonList layer_list;
+  for (const LayerExplain& layer : layers) layer_list.Add(internal::JsonOf(layer));
+  return JsonObject({{"plan", plan},
+                     {"num_tokens", num_tokens},
+                     {"num_reused", num_reused},
+                     {"num_dropped", num_dropped},
+                     {"num_moved", num_moved},
+                     {"num_segments", num_segments},
+                     {"memory_bytes", memory_bytes},
+                     {"kv_bytes", kv_bytes},
+                     {"predicted_us", predicted_us},
+                     {"tpot_error", tpot_error},
+                     {"unreachable", unreachable},
+                     {"contexts", context_list.Text()},
+                     {"layers", layer_list.Text()}})
+      .text;
 }
 
 std::string MachineProfile::ToJson() const {
-  return DumpJson({{"cpu", cpu},
-                   {"isa", isa},
-                   {"num_threads", num_threads},
-                   {"measured", measured},
-                   {"one_thread_bytes_per_ns", one_thread_bytes_per_ns},
-                   {"all_threads_bytes_per_ns", all_threads_bytes_per_ns},
-                   {"attend_ns", attend_ns},
-                   {"score_ns", score_ns},
-                   {"scan8_ns", scan8_ns},
-                   {"scan4_ns", scan4_ns},
-                   {"select_ns", select_ns},
-                   {"row_ns", row_ns},
-                   {"hop_ns", hop_ns}});
+  return JsonObject({{"cpu", cpu},
+                     {"isa", isa},
+                     {"num_threads", num_threads},
+                     {"measured", measured},
+                     {"one_thread_bytes_per_ns", one_thread_bytes_per_ns},
+                     {"all_threads_bytes_per_ns", all_threads_bytes_per_ns},
+                     {"attend_ns", attend_ns},
+                     {"score_ns", score_ns},
+                     {"scan8_ns", scan8_ns},
+                     {"scan4_ns", scan4_ns},
+                     {"select_ns", select_ns},
+                     {"row_ns", row_ns},
+                     {"hop_ns", hop_ns}})
+      .text;
 }
 
 std::string PrefixExplain::ToText() const {
@@ -300,38 +299,40 @@ std::string PrefixExplain::ToText() const {
 }
 
 std::string PrefixExplain::ToJson() const {
-  return DumpJson({{"num_prompt_tokens", num_prompt_tokens},
-                   {"num_reused", num_reused},
-                   {"context", context},
-                   {"reasons", reasons}});
+  return JsonObject({{"num_prompt_tokens", num_prompt_tokens},
+                     {"num_reused", num_reused},
+                     {"context", context},
+                     {"reasons", reasons}})
+      .text;
 }
 
 std::string DBStats::ToJson() const {
-  return DumpJson({{"path", path},
-                   {"read_only", read_only},
-                   {"format_version", format_version},
-                   {"num_contexts", num_contexts},
-                   {"num_segments", num_segments},
-                   {"num_tokens", num_tokens},
-                   {"file_bytes", file_bytes},
-                   {"num_companions", num_companions},
-                   {"companion_bytes", companion_bytes},
-                   {"num_pending_companions", num_pending_companions},
-                   {"quota_bytes", quota_bytes},
-                   {"memory_bytes", memory_bytes},
-                   {"memory_limit_bytes", memory_limit_bytes},
-                   {"num_sessions", num_sessions},
-                   {"num_damaged_segments", num_damaged_segments},
-                   {"num_lookups", num_lookups},
-                   {"num_prompt_tokens", num_prompt_tokens},
-                   {"num_reused_tokens", num_reused_tokens},
-                   {"num_stores", num_stores},
-                   {"num_evictions", num_evictions},
-                   {"evicted", evicted},
-                   {"bytes_written", bytes_written},
-                   {"bytes_merged", bytes_merged},
-                   {"num_companions_built", num_companions_built},
-                   {"background_seconds", background_seconds}});
+  return JsonObject({{"path", path},
+                     {"read_only", read_only},
+                     {"format_version", format_version},
+                     {"num_contexts", num_contexts},
+                     {"num_segments", num_segments},
+                     {"num_tokens", num_tokens},
+                     {"file_bytes", file_bytes},
+                     {"num_companions", num_companions},
+                     {"companion_bytes", companion_bytes},
+                     {"num_pending_companions", num_pending_companions},
+                     {"quota_bytes", quota_bytes},
+                     {"memory_bytes", memory_bytes},
+                     {"memory_limit_bytes", memory_limit_bytes},
+                     {"num_sessions", num_sessions},
+                     {"num_damaged_segments", num_damaged_segments},
+                     {"num_lookups", num_lookups},
+                     {"num_prompt_tokens", num_prompt_tokens},
+                     {"num_reused_tokens", num_reused_tokens},
+                     {"num_stores", num_stores},
+                     {"num_evictions", num_evictions},
+                     {"evicted", evicted},
+                     {"bytes_written", bytes_written},
+                     {"bytes_merged", bytes_merged},
+                     {"num_companions_built", num_companions_built},
+                     {"background_seconds", background_seconds}})
+      .text;
 }
 
 }  // namespace attndb

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
+#include <stdexcept>
+
+#include "common/json.h"
+#include "common/json_text.h"
 
 namespace attndb::internal {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using planner::HeadStatistics;
 using planner::MachineConstants;
 using planner::MeanRatio;
@@ -21,23 +23,24 @@ bool IsSameMachine(const MachineConstants& a, const MachineConstants& b) {
   return a.cpu == b.cpu && a.isa == b.isa && a.num_threads == b.num_threads;
 }
 
-Json JsonOf(const MachineConstants& machine) {
-  Json scans = Json::array();
+JsonText JsonOf(const MachineConstants& machine) {
+  using Nanos = std::span<const double>;
+  JsonList scans;
   for (const planner::ScanNanos& scan : machine.scans) {
-    scans.push_back({{"bits", scan.bits}, {"per_key", scan.per_key}});
+    scans.Add(JsonObject({{"bits", scan.bits}, {"per_key", Nanos(scan.per_key)}}));
   }
-  return {{"cpu", machine.cpu},
-          {"isa", machine.isa},
-          {"num_threads", machine.num_threads},
-          {"one_bytes_per_ns", machine.one_bytes_per_ns},
-          {"all_bytes_per_ns", machine.all_bytes_per_ns},
-          {"attend", machine.attend},
-          {"score", machine.score},
-          {"scans", std::move(scans)},
-          {"select", machine.select},
-          {"row", machine.row},
-          {"hop", machine.hop},
-          {"head", machine.head}};
+  return JsonObject({{"cpu", machine.cpu},
+                     {"isa", machine.isa},
+                     {"num_threads", machine.num_threads},
+                     {"one_bytes_per_ns", machine.one_bytes_per_ns},
+                     {"all_bytes_per_ns", machine.all_bytes_per_ns},
+                     {"attend", Nanos(machine.attend)},
+                     {"score", Nanos(machine.score)},
+                     {"scans", scans.Text()},
+                     {"select", machine.select},
+                     {"row", machine.row},
+                     {"hop", machine.hop},
+                     {"head", machine.head}});
 }
 
 // A price: positive, finite, and not so large that sums of them overflow.
@@ -78,18 +81,20 @@ MachineConstants MachineOf(const Json& json) {
 }
 
 // One array a head, as the file has it.
-Json JsonOf(const HeadStatistics& head) {
-  Json json = Json::array({head.rows.value(), head.rows.count()});
+JsonText JsonOf(const HeadStatistics& head) {
+  JsonList json;
+  json.Add(head.rows.value());
+  json.Add(head.rows.count());
   for (const MeanRatio& time : head.time) {
-    json.push_back(time.value());
-    json.push_back(time.count());
+    json.Add(time.value());
+    json.Add(time.count());
   }
-  json.push_back(head.selected);
-  json.push_back(head.missed);
-  json.push_back(static_cast<uint32_t>(head.last));
-  json.push_back(head.spread.value());
-  json.push_back(head.spread.count());
-  return json;
+  json.Add(head.selected);
+  json.Add(head.missed);
+  json.Add(static_cast<uint32_t>(head.last));
+  json.Add(head.spread.value());
+  json.Add(head.spread.count());
+  return json.Text();
 }
 
 MeanRatio RatioOf(const Json& json, size_t i) {
@@ -115,14 +120,14 @@ HeadStatistics HeadOf(const Json& json) {
   return head;
 }
 
-Json JsonOf(const ContextStatistics& statistics) {
-  Json layers = Json::array();
+JsonText JsonOf(const ContextStatistics& statistics) {
+  JsonList layers;
   for (const std::vector<HeadStatistics>& heads : statistics) {
-    Json layer = Json::array();
-    for (const HeadStatistics& head : heads) layer.push_back(JsonOf(head));
-    layers.push_back(std::move(layer));
+    JsonList layer;
+    for (const HeadStatistics& head : heads) layer.Add(JsonOf(head));
+    layers.Add(layer.Text());
   }
-  return layers;
+  return layers.Text();
 }
 
 ContextStatistics StatisticsOf(const Json& json) {
@@ -155,7 +160,7 @@ void Hints::Load() {
   if (!text.ok()) return;
   MutexLock lock(&mutex_);
   try {
-    const Json json = Json::parse(*text);
+    const Json json = ParseJson(*text);
     if (json.at("version").get<int>() != kVersion) return;
     for (const Json& machine : json.at("machines")) machines_.push_back(MachineOf(machine));
     for (const Json& context : json.at("contexts")) {
@@ -213,14 +218,17 @@ Status Hints::Write(std::string_view text) const {
 void Hints::Save() {
   MutexLock lock(&mutex_);
   if (!changed_) return;
-  Json json = {{"version", kVersion}, {"machines", Json::array()}, {"contexts", Json::array()}};
-  for (const MachineConstants& machine : machines_) json["machines"].push_back(JsonOf(machine));
+  JsonList machines;
+  for (const MachineConstants& machine : machines_) machines.Add(JsonOf(machine));
+  JsonList contexts;
   for (const Context& context : contexts_) {
-    json["contexts"].push_back(
-        {{"id", static_cast<int64_t>(context.id)}, {"layers", JsonOf(context.statistics)}});
+    contexts.Add(JsonObject(
+        {{"id", static_cast<int64_t>(context.id)}, {"layers", JsonOf(context.statistics)}}));
   }
   (void)Write(
-      json.dump(-1, ' ', false, Json::error_handler_t::replace));  // Lost advice is no error.
+      JsonObject(
+          {{"version", kVersion}, {"machines", machines.Text()}, {"contexts", contexts.Text()}})
+          .text);  // Lost advice is no error.
   changed_ = false;
 }
 

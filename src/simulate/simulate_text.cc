@@ -3,16 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "api/json_text.h"
 #include "attndb/tiers.h"
 #include "attndb/units.h"
+#include "common/json_text.h"
 #include "common/text_table.h"
 
 namespace attndb {
 namespace {
 
-using internal::DumpJson;
-using internal::Json;
 using internal::Number;
 using internal::Row;
 
@@ -45,40 +43,40 @@ Row RowOf(const SimulatedRun& run) {
   return row;
 }
 
-Json JsonOf(const SimulatedModel& model) {
-  return {{"name", model.name},
-          {"kv_bytes_per_token", model.kv_bytes_per_token},
-          {"window_tokens", model.window_tokens},
-          {"prefill_tokens_per_second", model.prefill_tokens_per_second},
-          {"decode_seconds", model.decode_seconds},
-          {"num_gpus", model.num_gpus}};
+JsonText JsonOf(const SimulatedModel& model) {
+  return JsonObject({{"name", model.name},
+                     {"kv_bytes_per_token", model.kv_bytes_per_token},
+                     {"window_tokens", model.window_tokens},
+                     {"prefill_tokens_per_second", model.prefill_tokens_per_second},
+                     {"decode_seconds", model.decode_seconds},
+                     {"num_gpus", model.num_gpus}});
 }
 
-Json JsonOf(const SimulatedRun& run) {
-  return {{"policy", run.policy},
-          {"memory_bytes", run.memory_bytes},
-          {"disk_bytes", run.disk_bytes},
-          {"hit_rate", run.hit_rate},
-          {"hit_deviation", run.hit_deviation},
-          {"memory_hit_rate", run.memory_hit_rate},
-          {"disk_hit_rate", run.disk_hit_rate},
-          {"return_hit_rate", run.return_hit_rate},
-          {"reused_rate", run.reused_rate},
-          {"bound_hit_rate", run.bound_hit_rate},
-          {"ttft_seconds", run.ttft_seconds},
-          {"queue_seconds", run.queue_seconds},
-          {"first_turn_queue_seconds", run.first_turn_queue_seconds},
-          {"queue_length", run.queue_length},
-          {"turns_per_second", run.turns_per_second},
-          {"prefill_tokens_per_second", run.prefill_tokens_per_second},
-          {"answer_tokens_per_second", run.answer_tokens_per_second},
-          {"gpu_hours", run.gpu_hours},
-          {"hours", run.hours},
-          {"disk_write_bytes_per_second", run.disk_write_bytes_per_second},
-          {"disk_read_bytes_per_second", run.disk_read_bytes_per_second},
-          {"dollars", run.dollars},
-          {"storage_dollars", run.storage_dollars},
-          {"dollars_per_thousand_turns", run.dollars_per_thousand_turns}};
+JsonText JsonOf(const SimulatedRun& run) {
+  return JsonObject({{"policy", run.policy},
+                     {"memory_bytes", run.memory_bytes},
+                     {"disk_bytes", run.disk_bytes},
+                     {"hit_rate", run.hit_rate},
+                     {"hit_deviation", run.hit_deviation},
+                     {"memory_hit_rate", run.memory_hit_rate},
+                     {"disk_hit_rate", run.disk_hit_rate},
+                     {"return_hit_rate", run.return_hit_rate},
+                     {"reused_rate", run.reused_rate},
+                     {"bound_hit_rate", run.bound_hit_rate},
+                     {"ttft_seconds", run.ttft_seconds},
+                     {"queue_seconds", run.queue_seconds},
+                     {"first_turn_queue_seconds", run.first_turn_queue_seconds},
+                     {"queue_length", run.queue_length},
+                     {"turns_per_second", run.turns_per_second},
+                     {"prefill_tokens_per_second", run.prefill_tokens_per_second},
+                     {"answer_tokens_per_second", run.answer_tokens_per_second},
+                     {"gpu_hours", run.gpu_hours},
+                     {"hours", run.hours},
+                     {"disk_write_bytes_per_second", run.disk_write_bytes_per_second},
+                     {"disk_read_bytes_per_second", run.disk_read_bytes_per_second},
+                     {"dollars", run.dollars},
+                     {"storage_dollars", run.storage_dollars},
+                     {"dollars_per_thousand_turns", run.dollars_per_thousand_turns}});
 }
 
 }  // namespace
@@ -103,15 +101,16 @@ std::string SimulateReport::ToText() const {
 }
 
 std::string SimulateReport::ToJson() const {
-  Json list = Json::array();
-  for (const SimulatedRun& run : runs) list.push_back(JsonOf(run));
-  return DumpJson({{"model", JsonOf(model)},
-                   {"workload", workload},
-                   {"num_conversations", num_conversations},
-                   {"num_turns", num_turns},
-                   {"num_counted", num_counted},
-                   {"num_seeds", num_seeds},
-                   {"runs", std::move(list)}});
+  JsonList list;
+  for (const SimulatedRun& run : runs) list.Add(JsonOf(run));
+  return JsonObject({{"model", JsonOf(model)},
+                     {"workload", workload},
+                     {"num_conversations", num_conversations},
+                     {"num_turns", num_turns},
+                     {"num_counted", num_counted},
+                     {"num_seeds", num_seeds},
+                     {"runs", list.Text()}})
+      .text;
 }
 
 }  // namespace attndb

@@ -6,19 +6,17 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "attndb/units.h"
 #include "common/checked_math.h"
+#include "common/json.h"
 #include "common/quote.h"
 
 namespace attndb::tier {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMaxLineBytes = 1 << 16;
 constexpr uint64_t kMaxTokens = 1'000'000'000;  // A prompt's or an answer's.
@@ -35,7 +33,7 @@ struct Line {
 // A value in a message; what is nested, to whatever depth, by its type.
 std::string Dumped(const Json& json) {
   if (json.is_structured()) return std::string("an ") + json.type_name();
-  return Quoted(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return Quoted(DumpJson(json));
 }
 
 Result<double> TimeOf(const Json& json) {
@@ -53,7 +51,7 @@ Result<std::string> ConversationOf(const Json& json) {
   if (found == json.end()) {
     return Status::InvalidArgument("expected the turn's conversation, found none");
   }
-  if (found->is_number_integer()) return found->dump();
+  if (found->is_number_integer()) return DumpJson(*found);
   if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
     return Status::InvalidArgument("expected a conversation's name or number, found " +
                                    Dumped(*found));
@@ -72,7 +70,7 @@ Result<uint32_t> TokensOf(const Json& json, const char* key) {
 }
 
 Result<Line> ParseLine(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseJson(text);
   if (!json.is_object()) {
     return Status::InvalidArgument("expected a JSON object, found " + Quoted(text));
   }

@@ -23,7 +23,7 @@ import lint_common  # noqa: E402
 STATS, FIND, TIERS, OPTIONS, C_API = (f"include/attndb/{name}.h"
                                       for name in ("stats", "find", "tiers", "options", "c_api"))
 FILES = {
-    "json": ("src/api/json_text.h", "src/api/explain.cc", "src/api/c_api_json.cc",
+    "json": ("src/api/stats_json.cc", "src/api/explain.cc", "src/api/c_api_json.cc",
              "src/simulate/simulate_text.cc"),
     "dicts": ("python/src/results.cc",),
     "dataclasses": ("python/attndb/_results.py",),

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "attndb/units.h"
+#include "common/json.h"
+#include "common/json_text.h"
 #include "common/quote.h"
 
 namespace attndb::internal {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxLayers = 1024;  // As ModelSpec::Validate.
 constexpr std::string_view kLayoutNames[] = {"none", "half", "interleaved"};
@@ -32,7 +31,7 @@ Result<Json> ParseTree(std::string_view text) {
     if (depth > kMaxDepth) problem = "is nested too deeply";
     return true;
   };
-  Json json = Json::parse(text.begin(), text.end(), callback, /*allow_exceptions=*/false);
+  Json json = ParseJson(text, callback);
   if (json.is_discarded()) problem = "is no valid JSON";
   if (!problem.empty()) return Status::InvalidArgument("layers " + problem);
   return json;
@@ -119,9 +118,7 @@ class LayerFields {
     return nullptr;
   }
   void Refuse(const char* name, const Json& found, const std::string& expected) {
-    Fail(std::string("has ") + name + " " +
-         Quoted(found.dump(-1, ' ', false, Json::error_handler_t::replace)) + ", expected " +
-         expected);
+    Fail(std::string("has ") + name + " " + Quoted(DumpJson(found)) + ", expected " + expected);
   }
   void Fail(const std::string& message) {
     if (status_.ok()) {
@@ -161,21 +158,23 @@ Result<LayerSpec> ParseLayer(const Json& object, size_t index) {
   return layer;
 }
 
-Json JsonOf(const LayerSpec& layer) {
-  Json json = {{"num_q_heads", layer.num_q_heads},
-               {"num_kv_heads", layer.num_kv_heads},
-               {"head_dim", layer.head_dim},
-               {"v_head_dim", layer.v_head_dim},
-               {"scale", layer.scale},
-               {"soft_cap", layer.soft_cap},
-               {"sliding_window", layer.sliding_window},
-               {"rope_layout", kLayoutNames[static_cast<size_t>(layer.rope.layout)]},
-               {"rope_dims", layer.rope.rope_dims},
-               {"rope_base", layer.rope.base},
-               {"rope_scaling", layer.rope.scaling}};
+JsonText JsonOf(const LayerSpec& layer) {
+  JsonMembers json({{"num_q_heads", layer.num_q_heads},
+                    {"num_kv_heads", layer.num_kv_heads},
+                    {"head_dim", layer.head_dim},
+                    {"v_head_dim", layer.v_head_dim},
+                    {"scale", layer.scale},
+                    {"soft_cap", layer.soft_cap},
+                    {"sliding_window", layer.sliding_window},
+                    {"rope_layout", kLayoutNames[static_cast<size_t>(layer.rope.layout)]},
+                    {"rope_dims", layer.rope.rope_dims},
+                    {"rope_base", layer.rope.base},
+                    {"rope_scaling", layer.rope.scaling}});
   // Files of models without any are what they were before there were any.
-  if (!layer.denominator_logits.empty()) json["denominator_logits"] = layer.denominator_logits;
-  return json;
+  if (!layer.denominator_logits.empty()) {
+    json.Add({"denominator_logits", layer.denominator_logits});
+  }
+  return json.Text();
 }
 
 }  // namespace
@@ -213,13 +212,10 @@ Result<std::vector<LayerSpec>> ParseLayerSpecs(std::string_view json,
 std::string FormatLayerSpecs(std::span<const LayerSpec> layers) {
   const bool alike = std::all_of(layers.begin(), layers.end(),
                                  [&](const LayerSpec& layer) { return layer == layers.front(); });
-  Json json;
-  if (alike) {
-    json = JsonOf(layers.front());
-  } else {
-    for (const LayerSpec& layer : layers) json.push_back(JsonOf(layer));
-  }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (alike) return JsonOf(layers.front()).text;
+  JsonList list;
+  for (const LayerSpec& layer : layers) list.Add(JsonOf(layer));
+  return list.Text().text;
 }
 
 }  // namespace attndb::internal

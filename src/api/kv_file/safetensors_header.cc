@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "common/checked_math.h"
 #include "common/coding.h"
+#include "common/json.h"
+#include "common/json_text.h"
 #include "common/quote.h"
 
 namespace attndb::internal {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMetadataName = "__metadata__";
 
@@ -27,7 +26,7 @@ constexpr size_t kMaxValueBytes = size_t{4} << 20;
 constexpr size_t kMaxDims = 8;
 
 // Takes the header's text as events, and refuses what has no place in it.
-class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
+class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(SafetensorsHeader* header) : header_(header) {}
 
@@ -235,7 +234,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
   }
   SafetensorsHeader header;
   HeaderHandler handler(&header);
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &handler)) return handler.status();
+  if (!ReadJsonEvents(json, &handler)) return handler.status();
   std::sort(header.tensors.begin(), header.tensors.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
@@ -258,13 +257,19 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
 }
 
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
-  Json json = Json::object();
-  if (!header.metadata.empty()) json[std::string(kMetadataName)] = header.metadata;
-  for (const SafetensorsEntry& entry : header.tensors) {
-    json[entry.name] = {
-        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
+  JsonMembers json;
+  if (!header.metadata.empty()) {
+    JsonMembers metadata;
+    for (const auto& [name, value] : header.metadata) metadata.Add({name, value});
+    json.Add({kMetadataName, metadata.Text()});
   }
-  std::string text = json.dump();
+  for (const SafetensorsEntry& entry : header.tensors) {
+    const uint64_t offsets[] = {entry.begin, entry.end};
+    json.Add({entry.name, JsonObject({{"dtype", entry.dtype},
+                                      {"shape", entry.shape},
+                                      {"data_offsets", std::span<const uint64_t>(offsets)}})});
+  }
+  std::string text = json.Text().text;
   text.resize(RoundUp(text.size(), 8), ' ');
   ByteWriter length;
   length.U64(text.size());

@@ -1,0 +1,49 @@
+// Goal:   an object of fields is the tree that nlohmann's initializer list makes, to the byte.
+// Method: each kind of value beside such a list; texts that are JSON, and that are none.
+#include "cli/common/json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace attndb::cli {
+namespace {
+
+TEST(CliJsonTest, AnObjectOfFieldsIsThatOfAnInitializerList) {
+  const std::string text = "a\"\xff";
+  const std::vector<std::string> texts = {"x", "y"};
+  const Json tree = {{"z", 1}, {"a", nullptr}};
+  const Json list = {{"bool", true},
+                     {"least", std::numeric_limits<int64_t>::min()},
+                     {"most", std::numeric_limits<uint64_t>::max()},
+                     {"real", 0.1},
+                     {"float", 0.1F},
+                     {"text", text},
+                     {"view", std::string_view("v")},
+                     {"literal", "l"},
+                     {"texts", texts},
+                     {"tree", tree},
+                     {"null", Json()}};
+  const Json object = JsonObject({{"bool", true},
+                                  {"least", std::numeric_limits<int64_t>::min()},
+                                  {"most", std::numeric_limits<uint64_t>::max()},
+                                  {"real", 0.1},
+                                  {"float", 0.1F},
+                                  {"text", text},
+                                  {"view", std::string_view("v")},
+                                  {"literal", "l"},
+                                  {"texts", texts},
+                                  {"tree", tree},
+                                  {"null", Json()}});
+  EXPECT_EQ(Dump(object), Dump(list));
+  EXPECT_EQ(Dump(JsonObject({})), "{}");
+}
+
+TEST(CliJsonTest, ReadsATextOrDiscardsIt) {
+  EXPECT_EQ(Dump(ReadJson(R"({"z": [1, 2.0], "a": "b"})")), R"({"z":[1,2.0],"a":"b"})");
+  EXPECT_TRUE(ReadJson("{").is_discarded());
+  EXPECT_TRUE(ReadJson("").is_discarded());
+}
+
+}  // namespace
+}  // namespace attndb::cli
