@@ -36,7 +36,7 @@ struct ParsedLine {
   std::vector<std::string> given;  // kCommand: flags and arguments on the line: "--name".
   std::string mistake;             // kWrong: "--kv-dtype: expected f16, bf16 or f32, found 'q8_0'".
   std::string where;               // kWrong: the command that was found: "attndb ls".
-  std::string unknown;  // kWrong: the first word that the program takes for nothing; may be empty.
+  std::string unknown;             // kWrong: the first word that is no command of it; or empty.
 };
 
 class Parser {

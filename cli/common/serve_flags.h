@@ -25,7 +25,7 @@ struct ServeFlags {
   uint32_t drain_seconds = 30;
   bool fixed_plan = false;
   std::string log;     // Empty: not given.
-  std::string memory;  // Likewise.
+  std::string memory;  // Empty: not given.
   std::vector<std::string> prompt_files;
   ModelFlags model;
 };

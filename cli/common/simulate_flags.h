@@ -26,7 +26,7 @@ class SimulateFlags {
 
   SimulateOptions options_;  // Those that a flag sets as they are.
   std::string memory_;       // Empty: not given.
-  std::string disk_;         // Likewise.
+  std::string disk_;         // Empty: not given.
   double disk_speed_ = 5;
   std::vector<std::string> policies_;
 };

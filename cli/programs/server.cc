@@ -34,8 +34,8 @@ std::string IdOf(const std::string& model) {
   return id;
 }
 
-// Says in the store where its server is, for those that find the store locked; what can't be
-// written is not said.
+// Says in the store where its server is, for processes that find the store locked. A store that
+// cannot be written is left as it is.
 class ServingFile {
  public:
   ServingFile(const std::string& db_path, const std::string& url)
@@ -101,7 +101,7 @@ class ServerCommand : public Command {
     return Status::Ok();
   }
 
-  // Who gives one of the two means https, and must not get http.
+  // A user who gives one of the two flags wants https, and must not get http.
   Status CheckTls() const {
     const bool has_certificate = !flags_.options.listener.certificate_file.empty();
     const bool has_key = !flags_.options.listener.private_key_file.empty();
@@ -111,7 +111,7 @@ class ServerCommand : public Command {
                                        : "--tls-cert is given without --tls-key; https needs both");
   }
 
-  // Without --log: as the rest of the output is.
+  // The format of --log. Without the flag, the log is like the rest of the output.
   Result<server::LogFormat> LogFormatOf(const Environment* env) const {
     if (flags_.log.empty() && env->options().quiet) return server::LogFormat::kOff;
     if (flags_.log == "json" || (flags_.log.empty() && env->json()))
