@@ -3,7 +3,7 @@
 //   EXPECT_THAT(db.List(), IsOk());
 //   EXPECT_THAT(segment.status(), FailsWith(StatusCode::kCorruption, HasSubstr("granule")));
 //
-// Cost:    GoogleMock instantiates some thirty templates for each type that a matcher is applied to,
+// Cost:    GoogleMock instantiates some thirty templates for each type that a matcher meets,
 //          and nearly every call has a Result of its own. These two therefore tell GoogleMock how
 //          they judge, and all types share two functions: a tenth to a fifth of the time that tests
 //          take to compile.
@@ -65,8 +65,8 @@ class StatusMatcher {
     if (Matches(status, nullptr)) return ::testing::AssertionSuccess();
     std::ostringstream expected;
     DescribeTo(&expected);
-    return ::testing::AssertionFailure() << "Value of: " << text << "\nExpected: "
-                                         << expected.str() << "\n  Actual: " << status.ToString();
+    return ::testing::AssertionFailure() << "Value of: " << text << "\nExpected: " << expected.str()
+                                         << "\n  Actual: " << status.ToString();
   }
 
  private:
