@@ -1,11 +1,12 @@
 # What keeps a build short. Most of a source's time goes into the headers that it includes and the
 # templates that it instantiates, so sources share both.
-#   attndb_batch(TARGET [COLD] [BARE])
-#                              compiles the sources of a library in batches of eight, behind precompiled
-#                              headers of the standard library: a fifth of the time. Names in a source's
-#                              anonymous namespace must then differ from its neighbours'. CMake's own
-#                              unity builds are not used: they include absolute paths, so ccache has to
-#                              preprocess each batch again in a checkout in another folder.
+#   attndb_batch(TARGET [COLD] [BARE] [SIZE n])
+#                              compiles the sources of a library in batches of eight or n, behind
+#                              precompiled headers of the standard library: a fifth of the time. Names
+#                              in a source's anonymous namespace must then differ from its
+#                              neighbours'. CMake's own unity builds are not used: they include
+#                              absolute paths, so ccache has to preprocess each batch again in a
+#                              checkout in another folder.
 #                              COLD: with -O1 in a release build, which takes three quarters of the time
 #                              of -O3. For code whose time is spent in what it calls: files, SQLite,
 #                              kernels, the engine.
@@ -18,13 +19,15 @@
 # ATTNDB_UNITY=OFF compiles each source alone. Without it, scripts/check_alone.py sees that each
 # includes what it uses.
 option(ATTNDB_UNITY "Compile sources in batches, and with precompiled headers" ON)
-set(attndb_batch_size 8)
 set(attndb_standard_headers
   <algorithm> <array> <atomic> <cmath> <cstddef> <cstdint> <cstring> <functional> <limits> <map>
   <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector>)
 
 function(attndb_batch target)
-  cmake_parse_arguments(ARG "COLD;BARE" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;BARE" "SIZE" "" ${ARGN})
+  if(NOT ARG_SIZE)
+    set(ARG_SIZE 8)
+  endif()
   set(precompiled attndb_precompiled)
   set(speed "")
   if(ARG_COLD)
@@ -39,7 +42,7 @@ function(attndb_batch target)
     attndb_precompile(${target} ${precompiled} "${speed}")
   endif()
   # At the end of the folder, when attndb_alone() has been called.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL attndb_make_batches ${target})")
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL attndb_make_batches ${target} ${ARG_SIZE})")
 endfunction()
 
 function(attndb_alone)
@@ -47,7 +50,7 @@ function(attndb_alone)
 endfunction()
 
 # Replaces the sources of a target by batches: TARGET_batch_0.cc and so on, in the build folder.
-function(attndb_make_batches target)
+function(attndb_make_batches target size)
   get_target_property(sources ${target} SOURCES)
   set(compiled "")
   set(batched "")
@@ -61,7 +64,7 @@ function(attndb_make_batches target)
   endforeach()
   set(batch_idx 0)
   while(batched)
-    list(SUBLIST batched 0 ${attndb_batch_size} batch)
+    list(SUBLIST batched 0 ${size} batch)
     list(REMOVE_ITEM batched ${batch})
     set(text "")
     foreach(source IN LISTS batch)

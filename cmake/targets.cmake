@@ -21,7 +21,7 @@ function(attndb_add_layer name)
   if(ARG_COLD)
     list(APPEND options COLD)
   elseif(name MATCHES "^kernels_")  # These use nothing of the standard library.
-    list(APPEND options BARE)
+    list(APPEND options BARE SIZE 4)  # No job should take 40 s beside three others.
   endif()
   attndb_batch(attndb_${name} ${options})
   if(ATTNDB_SANITIZE AND name MATCHES "^kernels")
