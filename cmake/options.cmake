@@ -27,6 +27,11 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # __FILE__ begins at the source folder: no object code depends on where that is, so that checkouts,
 # and `pip install` with its copy of the sources, share what ccache has.
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+# GCC collects its garbage when its heap has grown to 128 MB, which a precompiled header fills alone.
+# With half a gigabyte a source takes a tenth less time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options(--param=ggc-min-heapsize=524288)
+endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -34,8 +39,13 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
+# Checkouts in other folders share what was compiled. The compiler tells what a source includes, so
+# that ccache need not preprocess it first. Without the sloppiness, ccache keeps nothing that has a
+# precompiled header.
 find_program(ATTNDB_CCACHE ccache)
 if(ATTNDB_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${ATTNDB_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ATTNDB_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+               CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${ATTNDB_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()

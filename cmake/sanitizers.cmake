@@ -1,15 +1,17 @@
 # Sanitizers and coverage apply to every target of the build, so that all code sees one runtime.
 #
-# Under AddressSanitizer the sources of tests are not instrumented. Their object code is then that of the
-# release build, and ccache has it: only the library is compiled again. Heap blocks that a test hands to
-# the library are watched all the same; a test's own arrays on the stack are not. ThreadSanitizer must
-# see every access, so there all is instrumented.
+# AddressSanitizer is the exception: it does not instrument the sources of tests. Their object code is
+# then that of the release build, and ccache has it. Only the library is compiled again.
+#   seen:     every access of the library, also to heap blocks that a test hands to it
+#   not seen: accesses of a test itself, such as to a view whose owner is gone; a test's arrays on the
+#             stack; checks (UBSan, ATTNDB_DCHECK) of inline functions that only tests call
+# ThreadSanitizer must see every access, so it instruments everything.
 function(attndb_is_test target)
   set_target_properties(${target} PROPERTIES ATTNDB_IS_TEST ON)
 endfunction()
 
-# Links the whole library before the test's objects. Of a function that both have, std::vector's
-# say, the linker takes the first: the one that is instrumented.
+# Links the whole library before the test's objects. If both contain a function, such as a member of
+# std::vector, the linker keeps the first copy: the library's, which is instrumented.
 function(attndb_instrumented_first target)
   if(ATTNDB_SANITIZE STREQUAL "address")
     add_dependencies(${target} attndb_static)
@@ -19,8 +21,9 @@ function(attndb_instrumented_first target)
 endfunction()
 
 # -O1 -g1 is enough for readable reports; -O2 -g takes three times as long to compile. Checks of
-# ATTNDB_DCHECK are on. GCC warns wrongly of uninitialized values in instrumented code. The four
-# checks that are off double the time to compile; but for alignment ASan sees what they see.
+# ATTNDB_DCHECK are on. GCC warns wrongly of uninitialized values in instrumented code. Four checks of
+# UBSan are off, because they double the time to compile. ASan finds the same faults, except
+# misaligned accesses.
 if(ATTNDB_SANITIZE)
   set(flags -O1 -g1 -UNDEBUG -fno-omit-frame-pointer
             $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

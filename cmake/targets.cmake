@@ -4,7 +4,8 @@
 # attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n]
 #                 [ALONE layers...] [PLAIN])
 #   One test program; links the static library (so it sees the internals), GoogleTest and testing/;
-#   with ALONE these layers only, which proves that they need no others.
+#   with ALONE these layers only, which proves that they need no others. Under AddressSanitizer the
+#   library is linked all the same (sanitizers.cmake).
 #   PLAIN: not built under AddressSanitizer, since it touches no bytes, threads or hostile input.
 #   With SHARDS its tests are dealt to n entries of ctest, NAME_1 to NAME_n, which run side by side.
 # attndb_add_isa_tests(NAME [FILTER pattern])
@@ -20,7 +21,7 @@ function(attndb_add_layer name)
   set(options "")
   if(ARG_COLD)
     list(APPEND options COLD)
-  elseif(name MATCHES "^kernels_")  # These use nothing of the standard library.
+  elseif(name MATCHES "^kernels")  # These use little of the standard library.
     list(APPEND options BARE SIZE 4)  # No job should take 40 s beside three others.
   endif()
   attndb_batch(attndb_${name} ${options})
@@ -48,15 +49,13 @@ function(attndb_add_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
   set(tested attndb_testing attndb_testing_storage attndb_static)
-  if(ARG_ALONE)
+  if(ARG_ALONE AND NOT ATTNDB_SANITIZE STREQUAL "address")
     set(tested ${ARG_ALONE} ISAL::isal OpenSSL::Crypto Threads::Threads)
   endif()
   target_link_libraries(${name} PRIVATE attndb_warnings ${tested} ${ARG_LIBS}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   attndb_test_speed(${name})
-  if(NOT ARG_ALONE)
-    attndb_instrumented_first(${name})
-  endif()
+  attndb_instrumented_first(${name})
   if(unit IN_LIST ARG_LABELS)
     attndb_unit_test(${name})
   endif()

@@ -7,10 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Checkouts in other folders share what was compiled; precompiled headers are kept, too. The
-# compiler tells what a source includes, so that ccache need not preprocess it first.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
-export CCACHE_DEPEND=1
 kernels=all
 if [[ $1 == --native ]]; then
   kernels=native

@@ -4,7 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 readonly log=build/python-install.log
 mkdir -p build
 start=$SECONDS

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "python/tests/hf"))
 
 from sizes import counts_in, seeds_in  # noqa: E402
 
-PARTS = ("unit", "kills", "flips", "agreement", "transformers", "server", "fuzz",
+PARTS = ("unit", "kills", "flips", "cpu", "agreement", "transformers", "server", "fuzz",
          "asan", "tsan", "tsan-engine", "stress")
 BEGIN = "<!-- long runs: scripts/test_long.sh writes this table -->\n"
 END = "<!-- end of long runs -->\n"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
-#   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers server fuzz
-#                                       asan tsan tsan-engine stress
+#   scripts/test_long.sh [PART...]      all of: unit kills flips cpu agreement transformers server
+#                                       fuzz asan tsan tsan-engine stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
 #   kills         processes killed on one store, 200
 #   flips         flipped bits, 5,000 and 1,000, under AddressSanitizer and UBSan
+#   cpu           all tests of kernels on emulated CPUs
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
@@ -27,7 +28,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips agreement transformers server fuzz asan tsan tsan-engine stress)
+readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan tsan-engine stress)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -55,6 +56,11 @@ unit() {
 kills() { run_sized release kills; }
 
 flips() { ASAN_OPTIONS=detect_stack_use_after_return=1 run_sized asan flips; }
+
+cpu() {
+  scripts/build.sh release
+  ctest --preset release -R '^cpu_test$' -V
+}
 
 agreement() { run_sized release agreement; }
 

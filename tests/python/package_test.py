@@ -64,8 +64,6 @@ class PackageTest(unittest.TestCase):
         # As the build names its compiler: what it compiled is in ccache, also by that name.
         environment.setdefault("CC", "cc")
         environment.setdefault("CXX", "c++")
-        environment["CCACHE_BASEDIR"] = str(self.folder)
-        environment["CCACHE_NOHASHDIR"] = "1"
         environment.update(variables)
         done = subprocess.run([str(word) for word in command], cwd=self.folder, env=environment,
                               capture_output=True, text=True, check=False)

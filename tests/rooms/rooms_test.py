@@ -8,6 +8,7 @@ src/, by the source file in their debug information. A lambda that a room hands 
 code, and no call upwards. No product code takes part.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -35,7 +36,8 @@ def drawn(call):
 
 
 def room_of(location):
-    match = SOURCE.search(location)
+    # A batch includes its sources by a path from the build folder.
+    match = SOURCE.search(os.path.normpath(location))
     return match[2] if match and (ROOT / "src" / match[1]).exists() else None
 
 
