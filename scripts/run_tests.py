@@ -121,22 +121,19 @@ class Preset:
         command = ["ctest", *self.options, "-j", str(jobs)]
         if names is not None:  # The work of set-ups is still there: -FS runs no set-up again.
             command += ["-FS", ".*", "-R", "^(" + "|".join(map(re.escape, names)) + ")$"]
-        results, closing = {}, []
+        results, reader = {}, ctest_output.Reader(self.entries)
 
         def lines(stream):
             for line in stream:
                 print(line, end="", flush=True)
-                if match := ctest_output.CLOSING.match(line.rstrip("\n")):
-                    closing[:] = [match]
                 yield line
 
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as running:
-            for name, status, seconds, output in ctest_output.results_in(
-                    lines(running.stdout), self.entries):
+            for name, status, seconds, output in reader.results(lines(running.stdout)):
                 self.seconds.setdefault(name, seconds)
                 results[name] = Result(status, output)
-        return results, closing[0] if closing else None, running.returncode
+        return results, reader.closing, running.returncode
 
     def _judge(self, failures):
         """Decides about each failure, after a second run where there is one."""

@@ -257,8 +257,8 @@ class Round:
     def __init__(self, number, seed, core):
         self.number, self.seed, self.core = number, seed, core
 
-    def run(self, todo, keys, folder, disk, results):
-        """Runs the tests `todo`. False if some were not run."""
+    def run(self, todo, names, keys, folder, disk, results):
+        """Runs the tests `todo`. False if some were not run. `names` are those of all tests."""
         places = "one core" if self.core is not None else "all cores"
         print(f"== round {self.number}: {len(todo)} tests, seed {self.seed}, {places}", flush=True)
         command = [*disk.prefix, "ctest", "--test-dir", str(folder / "tests"), "-j", str(JOBS),
@@ -271,7 +271,7 @@ class Round:
                                   start_new_session=True) as running:
                 try:
                     left = set(todo)
-                    for result in ctest_output.results_in(running.stdout, keys):
+                    for result in ctest_output.Reader(names).results(running.stdout):
                         if result[0] in left and self._keep(result, keys, folder, results):
                             left.discard(result[0])
                 except BaseException:
@@ -359,6 +359,7 @@ def main():
     write_tree([entry for entry in entries if entry.command], folder / "tests")
     base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
     keys = {entry.name: key_of(entry, build, known) for entry in wanted}
+    names = {entry.name for entry in entries}
     disk = slow_disk(folder) if args.disk == "slow" else Disk("as it is")
     print(f"disk: {disk.words}\nseed: {base}", flush=True)
     whole = True
@@ -370,7 +371,7 @@ def main():
             core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
             if todo:
                 one = Round(number, seed_of(base, number), core)
-                whole &= one.run(todo, keys, folder, disk, results)
+                whole &= one.run(todo, names, keys, folder, disk, results)
     except KeyboardInterrupt:
         sys.exit("stress: broken off; the same call goes on with what is left")
     finally:

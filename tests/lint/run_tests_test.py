@@ -50,10 +50,10 @@ elif action == "long":
 elif action == "skip":
     sys.exit(77)
 elif action:
-    print(action)
+    print(action.replace("|", chr(10)))
     sys.exit(1)
 """
-NAMES = ("plain", "shard_1", "digest_test_2", "faults", "set_up", "needs_a", "needs_b")
+NAMES = ("plain", "shard_1", "digest_test_99", "faults", "set_up", "needs_a", "needs_b")
 PROPERTIES = {"faults": 'LABELS "slow;crash"', "set_up": "FIXTURES_SETUP store",
               "needs_a": "FIXTURES_REQUIRED store", "needs_b": "FIXTURES_REQUIRED store",
               "shard_1": "SKIP_RETURN_CODE 77"}
@@ -156,8 +156,12 @@ class RunTestsTest(unittest.TestCase):
         self.assert_red_at_once("plain", "==7==ERROR: AddressSanitizer: heap-use-after-free",
                                 "a sanitizer's report")
 
+    def test_a_sanitizers_report_behind_the_lines_of_an_inner_ctest_is_red_at_once(self):
+        self.assert_red_at_once("shard_1", "      Start 1: inner|100% tests passed, 0 tests failed "
+                                "out of 1|ERROR: LeakSanitizer: x", "a sanitizer's report")
+
     def test_a_digest_is_red_at_once(self):
-        self.assert_red_at_once("digest_test_2", "differs", "a test of this kind is never run")
+        self.assert_red_at_once("digest_test_99", "differs", "a test of this kind is never run")
 
     def test_a_label_is_red_at_once(self):
         self.assert_red_at_once("faults", "lost", "a test of this kind is never run again")
@@ -261,15 +265,48 @@ class ClosingLineTest(unittest.TestCase):
 
 
 class OutputTest(unittest.TestCase):
+    RUN = ("      Start  1: a\n", " 1/3 Test  #1: a ........***Failed    0.01 sec\n", "said\n",
+           "      Start  2: b\n", "2/3 Test #2: b .....   Passed    0.50 sec\n",
+           "3/3 Test #3: c .....***Timeout 9.00 sec\n", "late\n", "\n",
+           "33% tests passed, 2 tests failed out of 3\n", "\n", "The following tests FAILED:\n")
+    # A test that runs ctest prints such lines. Its tests may have names of this tree's tests.
+    INNER = ("      Start 1: inner\n", "      Start 1: a\n",
+             " 1/9 Test #7: inner ......   Passed    0.00 sec\n",
+             " 2/9 Test #8: a ..........   Passed    0.00 sec\n",
+             " 3/9 Test #9: c ..........   Passed    0.00 sec\n",
+             "0% tests passed, 9 tests failed out of 9\n",
+             "100% tests passed, 0 tests failed out of 3\n", "ERROR: AddressSanitizer: leaks\n")
+
+    def read(self, *lines, names="abc"):
+        reader = ctest_output.Reader(set(names))
+        results = list(reader.results(lines))
+        return results, reader.closing and reader.closing[0]
+
     def test_the_output_of_a_failure_ends_where_ctest_speaks_again(self):
-        lines = ["      Start  1: a\n", " 1/3 Test  #1: a ........***Failed    0.01 sec\n",
-                 "said\n", " 7/9 Test #7: inner ......   Passed    0.00 sec\n",
-                 "      Start  2: b\n", "2/3 Test #2: b .....   Passed    0.50 sec\n",
-                 "3/3 Test #3: c .....***Timeout 9.00 sec\n", "late\n", "\n",
-                 "33% tests passed, 2 tests failed out of 3\n"]
-        self.assertEqual(list(ctest_output.results_in(lines, {"a", "b", "c"})), [
-            ("a", "***Failed", 0.01, "said\n 7/9 Test #7: inner ......   Passed    0.00 sec\n"),
-            ("b", "Passed", 0.5, ""), ("c", "***Timeout", 9.0, "late\n\n")])
+        results, closing = self.read(*self.RUN)
+        self.assertEqual(results, [("a", "***Failed", 0.01, "said\n"), ("b", "Passed", 0.5, ""),
+                                   ("c", "***Timeout", 9.0, "late\n\n")])
+        self.assertEqual(closing, "33% tests passed, 2 tests failed out of 3")
+
+    def test_the_lines_of_a_ctest_within_a_test_do_not_end_its_output(self):
+        for at in (3, 7):  # In the output of `a`, and in that of the last test.
+            results, closing = self.read(*self.RUN[:at], *self.INNER, *self.RUN[at:])
+            self.assertEqual([result[0] for result in results], list("abc"))
+            output = results[0 if at == 3 else 2][3]
+            self.assertTrue(output.startswith(self.RUN[at - 1] + "".join(self.INNER)), output)
+            self.assertNotIn("33%", output)
+            self.assertEqual(closing, "33% tests passed, 2 tests failed out of 3")
+
+    def test_a_run_that_was_killed_has_no_closing_line(self):
+        results, closing = self.read(*self.RUN[:3], *self.INNER)
+        self.assertEqual(results[0][3], "said\n" + "".join(self.INNER))
+        self.assertIsNone(closing)
+
+    def test_ctest_does_not_count_a_test_that_is_disabled(self):
+        _, closing = self.read("1/2 Test #1: a .....***Not Run (Disabled) 0.00 sec\n",
+                               "2/2 Test #2: b ..... Passed 0.00 sec\n", "\n",
+                               "100% tests passed, 0 tests failed out of 1\n")
+        self.assertEqual(closing, "100% tests passed, 0 tests failed out of 1")
 
     def test_states_are_those_of_ctest(self):
         states = {"Passed": "passed", "***Failed": "failed", "***Exception: SegFault": "failed",
