@@ -42,12 +42,30 @@ SHARD = re.compile(r"_\d+$")
 
 SANITIZER = re.compile(
     r"(?:Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|: runtime error: ")
-# A child that died is seen only in what its test prints: our check's message, the shell's or
-# Python's words, a negative exit status. SIGKILL and SIGTERM (9, 15) are what tests send.
+# The exit status of a process that SIGILL, SIGABRT, SIGBUS, SIGFPE or SIGSEGV ended: Python's
+# negative one, or a shell's. Tests themselves send SIGKILL and SIGTERM.
+_NEGATIVE = r"(?<![\w.-])-(?:4|6|7|8|11)(?!\.?\w)"
+_OF_SHELL = r"(?<![\w.-])13[24569](?!\.?\w)"
+_EITHER = rf"(?:{_NEGATIVE}|{_OF_SHELL})"
+_STATUS = r"\b\d{1,2}(?!\.?\w)"  # The status that a test expects instead.
+_WORD = r"(?<![A-Za-z])"
+_CODE = r"(?:exit|return)?[ _]?(?:code|status)"
+_IS = r"['\"]?(?: ?[:=] ?| )"
+# The output of a test tells that a process died in it: a message of ours, of a library, of the
+# shell, of CMake or of Python, or an exit status.
 DIED = re.compile(
-    r"check failed: |Segmentation fault|core dumped|\bAborted\b|SIG(?:SEGV|ABRT|BUS|ILL|FPE)"
-    r"|(?<![\w.-])-(?:4|6|7|8|11) (?:!=|==) \d|\d (?:!=|==) -(?:4|6|7|8|11)\b"
-    r"|(?:exit|return)[ _]?(?:code|status)?[:=]? ?-(?:4|6|7|8|11)\b")
+    r"check failed: |\bAborted\b|Segmentation fault|\b[Ss]eg[Ff]ault\b|\bSEGFAULT\b|core dumped"
+    r"|SIG(?:SEGV|ABRT|BUS|ILL|FPE)|(?:Subprocess|Child) aborted|\bIllegal instruction\b"
+    r"|\bBus error\b|\bFloating[ -]point exception\b|\*\*\*Exception"
+    r"|terminate called |pure virtual method called|Fatal Python error"
+    r"|stack smashing detected|buffer overflow detected|double free (?:or corruption|detected)"
+    r"|\b(?:free|malloc|realloc|malloc_consolidate|munmap_chunk)\(\): "
+    r"|corrupted (?:size vs|double-linked)|Assertion [`'].*' failed|GGML_ASSERT\(.*\) failed"
+    r"|\b[Ss]ignal(?: number)?[ :=(]*(?:4|6|7|8|11)\b|\bError " + _OF_SHELL +
+    rf"|{_EITHER} (?:!=|==) {_STATUS}|\b\d{{1,2}} (?:!=|==) {_EITHER}"
+    rf"|\({_EITHER}, .* (?:!=|==) \({_STATUS}, "  # Tuples that begin with a status.
+    rf"|{_WORD}(?i:exit(?:ed|s)?|return(?:ed|s)?|ended|died|rc|{_CODE})(?: with)?{_IS}{_NEGATIVE}"
+    rf"|{_WORD}(?i:exit(?:ed)?|rc|{_CODE})(?: with)?{_IS}{_OF_SHELL}")
 
 
 class Result:

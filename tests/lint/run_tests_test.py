@@ -222,18 +222,47 @@ class WhyOnceTest(unittest.TestCase):
     def test_an_ordinary_failure_may_be_chance(self):
         for output in ("", "Expected equality of these values:\n  1\n  2\n[  FAILED  ] A.B\n",
                        "AssertionError: 1 != 0", "exit code 1", "returned -1", "-9 != 0",
+                       "exit code -9", "exited with -15", "exit 137", "exit status 143", "exit 13",
+                       "returned 134 tokens", "134 != 140", "134 != 0.5", "-4.5 != 1", "x-11 == 3",
+                       "status 404", "code 1390", "signal 15", "signal 9", "(134, 2) != (135, 2)",
+                       "operation_aborted", "ConnectionAbortedError: [Errno 103]", "it aborted",
+                       "double free_share = 0.1;", "free()", "Assertions failed", "returncode=1",
+                       "-6 of 11", "line 139", "Error 2", "exit_code=4)", "core", "a bus error",
                        "[  FAILED  ] A.KeepsTheLastBlock\n"):
             self.assertIsNone(self.why(output), output)
 
-    def test_what_shows_that_a_process_died_is_not_chance(self):
+    def test_a_sanitizers_report_is_not_chance(self):
         for output in ("==1==ERROR: LeakSanitizer: detected memory leaks",
                        "x.cc:3:4: runtime error: signed integer overflow",
-                       "WARNING: ThreadSanitizer: data race",
-                       "attndb: src/a.cc:3: check failed: x", "Segmentation fault (core dumped)",
+                       "WARNING: ThreadSanitizer: data race"):
+            self.assertIn("a sanitizer's report", self.why(output) or "", output)
+
+    def test_what_shows_that_a_process_died_is_not_chance(self):
+        for output in ("attndb: src/a.cc:3: check failed: x", "Segmentation fault (core dumped)",
                        "died with <Signals.SIGSEGV: 11>", "AssertionError: -11 != 0",
-                       "assert -6 == 0", "AssertionError: 0 != -6 : exit code -6"):
-            self.assertIn("report" if "anitizer" in output or "runtime" in output else "died",
-                          self.why(output) or "", output)
+                       "assert -6 == 0", "AssertionError: 0 != -6 : exit code -6",
+                       "CMake Error: x: Subprocess aborted", "1/2 Test #1: x ...***Exception: Ill",
+                       "\t  6 - f (SEGFAULT)", "a SegFault", "Illegal instruction", "Bus error",
+                       "Floating point exception", "Fatal Python error: Aborted",
+                       "terminate called after throwing an instance of 'std::bad_alloc'",
+                       "terminate called without an active exception",
+                       "pure virtual method called", "*** stack smashing detected ***: terminated",
+                       "*** buffer overflow detected ***: terminated",
+                       "double free or corruption (!prev)",
+                       "free(): double free detected in tcache 2", "free(): invalid pointer",
+                       "malloc(): unaligned tcache chunk detected", "corrupted size vs. prev_size",
+                       "corrupted double-linked list", "munmap_chunk(): invalid pointer",
+                       "x: a.c:3: f: Assertion `n > 0' failed.",
+                       "Assertion '__n < this->size()' failed.",
+                       "ggml.c:7: GGML_ASSERT(a == b) failed", "exited with -11", "code -11",
+                       "exit 139", "134 != 0", "0 != 134", "assert 139 == 11", "exit code: 139",
+                       "returned non-zero exit status 139", "returncode=-11, stdout=''",
+                       "returncode=134", "exitcode = -6", "'exit_code': -11", "rc=139",
+                       "a server ended with -6", "return code -8", "returned -11", "Exit code 136",
+                       "make: *** [Makefile:7: x] Error 139", "killed by signal 11", "(signal: 6)",
+                       "Tuples differ: (-11, '') != (0, '')", "assert (139, 'a') == (0, 'b')",
+                       "status 132", "ended by signal (11)"):
+            self.assertIn("died", self.why(output) or "", output)
 
     def test_tests_of_kills_power_cuts_digests_and_upgrades_have_one_run(self):
         for name in ("digest_test_1", "digest_test", "upgrade_test", "server_load",
