@@ -74,26 +74,60 @@ def files_named(entry):
 
 def key_of(entry, build, known):
     """Digest of all that a test runs, as scripts/run_changed.py makes it."""
-    words = list(files_named(entry))
-    for word in list(words):
-        path = pathlib.Path(word)
-        if path.parent == build / "bin":
-            words += programs_named_by(path, build, known)
-        elif path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
-            words += map(str, path.parent.parent.glob("lib/python*/site-packages/attndb"))
+    words = with_programs(files_named(entry), build, known)
+    words += packages(words)
     digest = hashlib.sha256(repr(entry.command).encode())
     digest.update(run_changed.fingerprint(words, entry.listed("ENVIRONMENT"), known).encode())
     return digest.hexdigest()
 
 
-def programs_named_by(program, build, known):
-    """The other programs of the build whose paths stand in a program: it starts them."""
-    at = ("named by", program)
-    if at not in known:
-        names = re.findall(re.escape(f"{build}/bin/").encode() + rb"[\w.-]+", program.read_bytes())
-        found = {pathlib.Path(os.fsdecode(name)) for name in names} - {program}
-        known[at] = sorted(str(path) for path in found if path.is_file())
+def with_programs(words, build, known):
+    """The files, and the programs of the build that they start, directly or not."""
+    found, waiting = [], list(words)
+    while waiting:
+        word = waiting.pop()
+        if word not in found:
+            found.append(word)
+            waiting += programs_started_by(pathlib.Path(word), build, known)
+    return sorted(found)
+
+
+def programs_started_by(path, build, known):
+    """The programs of the build that a program or a script of a test starts itself.
+
+    A program has the path of another in its bytes, or finds it beside itself: attndb becomes
+    attndb-server to serve. A script has the name of a program in quotes.
+    """
+    at = ("started by", path)
+    if at in known:
+        return known[at]
+    found = []
+    if path.parent == build / "bin":
+        names = re.findall(re.escape(f"{build}/bin/").encode() + rb"([\w.-]+)", path.read_bytes())
+        found = [build / "bin" / os.fsdecode(name) for name in names]
+        found += (build / "bin").glob(f"{path.name}-*")
+    elif path.suffix == ".py":
+        names = re.findall(r"[\"']([\w.-]+)[\"']", path.read_text(encoding="utf-8"))
+        found = [build / "bin" / name for name in names]
+    known[at] = sorted({str(program) for program in found if program.is_file()} - {str(path)})
     return known[at]
+
+
+def packages(words):
+    """The installed Python packages `attndb` of the interpreters that a test runs.
+
+    An interpreter is an argument of the test, or a script has its path in quotes.
+    """
+    found = set()
+    for path in map(pathlib.Path, words):
+        if path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
+            found.add(path)
+        elif path.suffix == ".py":
+            names = re.findall(r"[\"'](\.deps/[\w.-]+/bin/python[\d.]*)[\"']",
+                               path.read_text(encoding="utf-8"))
+            found |= {ROOT / name for name in names}
+    return sorted(str(package) for python in found
+                  for package in python.parent.parent.glob("lib/python*/site-packages/attndb"))
 
 
 def quoted(value):

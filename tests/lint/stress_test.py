@@ -17,11 +17,13 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "testing")]
 
 import ctest_output  # noqa: E402
+import run_changed  # noqa: E402
 import shuffled  # noqa: E402
 import stress  # noqa: E402
 
@@ -191,15 +193,76 @@ class TreeTest(unittest.TestCase):
 
 
 class KeyTest(unittest.TestCase):
-    def test_a_program_that_starts_another_depends_on_it(self):
-        with tempfile.TemporaryDirectory() as folder:
-            build = pathlib.Path(folder).resolve()
-            (build / "bin").mkdir()
-            starter, worker = build / "bin/starter", build / "bin/worker"
-            starter.write_bytes(b"\x7fELF\0" + f"{worker}".encode() + b"\0and more")
-            worker.write_bytes(b"1")
-            self.assertEqual(stress.programs_named_by(starter, build, {}), [str(worker)])
-            self.assertEqual(stress.programs_named_by(worker, build, {}), [])
+    """A tree with a build, in which a key is taken before and after a change."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        self.build = self.root / "build/release"
+        for module in (stress, run_changed):
+            patch = unittest.mock.patch.object(module, "ROOT", self.root)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def write(self, path, data):
+        path = self.root / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    def key(self, *words):
+        return stress.key_of(ctest_output.Entry({"name": "x", "command": list(map(str, words))}),
+                             self.build, {})
+
+    def assert_depends(self, command, path, depends=True):
+        before = self.key(*command)
+        self.write(path, (self.root / path).read_bytes() + b" changed")
+        compare = self.assertNotEqual if depends else self.assertEqual
+        compare(before, self.key(*command), path)
+
+    def test_a_program_depends_on_those_whose_paths_are_in_it_and_on_what_they_start(self):
+        starter = self.write("build/release/bin/starter",
+                             b"\x7fELF\0" + f"{self.build}/bin/worker".encode() + b"\0and more")
+        worker = self.write("build/release/bin/worker", f"{self.build}/bin/helper")
+        self.write("build/release/bin/helper", "1")
+        self.assert_depends([starter], "build/release/bin/worker")
+        self.assert_depends([worker], "build/release/bin/starter", depends=False)
+        self.write("build/release/bin/worker", f"{self.build}/bin/helper\0")
+        self.assert_depends([starter], "build/release/bin/helper")
+
+    def test_the_command_line_depends_on_the_programs_beside_it_that_its_commands_become(self):
+        attndb = self.write("build/release/bin/attndb", "no path of another")
+        script = self.write("tests/server/tls_test.py", "import server_case\n")
+        for name in ("attndb-server", "attndb-simulate", "attndb_test"):
+            self.write(f"build/release/bin/{name}", "1")
+        for command in ([attndb, "ls"], ["python3", "-B", script, "--attndb", attndb]):
+            self.assert_depends(command, "build/release/bin/attndb-server")
+            self.assert_depends(command, "build/release/bin/attndb-simulate")
+            self.assert_depends(command, "build/release/bin/attndb_test", depends=False)
+
+    def test_a_program_that_starts_the_command_line_depends_on_the_server(self):
+        starter = self.write("build/release/bin/starter", f"{self.build}/bin/attndb")
+        self.write("build/release/bin/attndb", "1")
+        self.write("build/release/bin/attndb-server", "1")
+        self.assert_depends([starter], "build/release/bin/attndb-server")
+
+    def test_a_script_depends_on_the_programs_that_it_names(self):
+        script = self.write("tests/server/load_test.py",
+                            'judge = pathlib.Path(binary()).with_name("judge_turns")\n')
+        self.write("build/release/bin/judge_turns", "1")
+        self.assert_depends(["python3", script], "build/release/bin/judge_turns")
+
+    def test_a_test_of_the_package_depends_on_what_is_installed(self):
+        python = self.write(".deps/venv/bin/python", "1")
+        core = ".deps/venv/lib/python3.11/site-packages/attndb/_core.so"
+        self.write(core, "1")
+        self.write("python/tests/core/a_test.py", "import attndb\n")
+        self.assert_depends([python, "-m", "pytest", self.root / "python/tests/core"], core)
+        client = self.write("tests/server/tls_test.py", 'PYTHON = ROOT / ".deps/venv/bin/python"\n')
+        self.assert_depends(["python3", client], core)
+        other = self.write("tests/cli/other_test.py", "import cli_case\n")
+        self.assert_depends(["python3", other], core, depends=False)
 
     def test_arguments_name_files_behind_an_equals_sign_and_in_the_working_folder(self):
         with tempfile.TemporaryDirectory() as folder:
