@@ -12,8 +12,9 @@ A round has a seed, which is printed. The run goes on after a failure. Its log l
 build/long/stress/logs. The run ends with a list of failures, and with 1 if there is one.
 
 A run can be broken off at any time. The next call goes on with what is left. A result holds as long
-as the inputs of the test are the same, byte for byte: its program, its scripts, its arguments. A
-failure holds, too, so that a test that fails in one round of twenty does not pass by trying again.
+as the inputs of the test are the same, byte for byte: its programs, its scripts, its arguments. The
+seed and the kind of disk are inputs, too. A failure holds as well: a test that fails in one round of
+twenty must not pass by another try.
 
   STRESS_ROUNDS=3     rounds; 20 if it is not set
   STRESS_TESTS=regex  only tests whose names match
@@ -72,11 +73,11 @@ def files_named(entry):
                 yield os.path.normpath(folder / part)
 
 
-def key_of(entry, build, known):
-    """Digest of all that a test runs, as scripts/run_changed.py makes it."""
+def key_of(entry, build, known, *conditions):
+    """Digest of all that a test runs, as scripts/run_changed.py makes it, and how the run runs it."""
     words = with_programs(files_named(entry), build, known)
     words += packages(words)
-    digest = hashlib.sha256(repr(entry.command).encode())
+    digest = hashlib.sha256(repr((entry.command, conditions)).encode())
     digest.update(run_changed.fingerprint(words, entry.listed("ENVIRONMENT"), known).encode())
     return digest.hexdigest()
 
@@ -187,13 +188,13 @@ class Results:
 
 
 class Disk:
-    """How the disk is made slow: `words` says it, `prefix` starts a command on it."""
+    """How the disk is made slow: `kind` and `words` say it, `prefix` starts a command on it."""
 
     BYTES_PER_S = 40_000_000
     OPERATIONS_PER_S = 400
 
-    def __init__(self, words, prefix=(), group=None):
-        self.words, self.prefix, self.group = words, list(prefix), group
+    def __init__(self, kind, words, prefix=(), group=None):
+        self.kind, self.words, self.prefix, self.group = kind, words, list(prefix), group
 
     def close(self):
         if self.group:
@@ -225,8 +226,9 @@ def throttled(group, limits, procs):
             group.rmdir()
         return None
     move = f'echo $$ >"{group / procs}" && exec "$@"'
-    return Disk(f"a cgroup with {Disk.BYTES_PER_S / 1e6:.0f} MB/s and {Disk.OPERATIONS_PER_S} "
-                f"operations per second each way: {group}", ["sh", "-c", move, "sh"], group)
+    return Disk("cgroup", f"a cgroup with {Disk.BYTES_PER_S / 1e6:.0f} MB/s and "
+                f"{Disk.OPERATIONS_PER_S} operations per second each way: {group}",
+                ["sh", "-c", move, "sh"], group)
 
 
 def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
@@ -242,7 +244,7 @@ def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
             f"blkio.throttle.{way}_{what}_device": f"{device} {limit}"
             for way in ("read", "write") for what, limit in (("bps", size), ("iops", count))},
             "cgroup.procs")
-    return made or Disk("ionice's idle class: no cgroup with a limit can be made",
+    return made or Disk("ionice", "ionice's idle class: no cgroup with a limit can be made",
                         ["ionice", "-c3"])
 
 
@@ -325,7 +327,7 @@ class Round:
             print(output, flush=True)
             return False
         if state == "failed":
-            log = folder / "logs" / f"{name}-round-{self.number}.log"
+            log = folder / "logs" / f"{name}-round-{self.number}-seed-{self.seed}.log"
             log.parent.mkdir(exist_ok=True)
             log.write_text(f"{status}, seed {self.seed}\n{output}", encoding="utf-8")
             record |= {"status": ctest_output.plain(status), "log": str(log),
@@ -392,9 +394,9 @@ def main():
     wanted, left_out, entries = chosen(build, os.environ.get("STRESS_TESTS", ""))
     write_tree([entry for entry in entries if entry.command], folder / "tests")
     base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
-    keys = {entry.name: key_of(entry, build, known) for entry in wanted}
+    disk = slow_disk(folder) if args.disk == "slow" else Disk("as-is", "as it is")
+    keys = {entry.name: key_of(entry, build, known, base, disk.kind) for entry in wanted}
     names = {entry.name for entry in entries}
-    disk = slow_disk(folder) if args.disk == "slow" else Disk("as it is")
     print(f"disk: {disk.words}\nseed: {base}", flush=True)
     whole = True
     # SIGTERM acts as Ctrl-C does: the processes that were started are ended.

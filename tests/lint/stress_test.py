@@ -71,12 +71,12 @@ class StressTest(unittest.TestCase):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def start(self, **environment):
+    def start(self, disk="as-is", **environment):
         outside = {name: value for name, value in os.environ.items()
                    if not name.startswith(("ATTNDB_", "GTEST_", "CTEST_", "STRESS_"))}
         return subprocess.Popen(
             [sys.executable, "-B", self.root / "scripts/stress.py", self.root / "build/release",
-             "--disk", "as-is"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             "--disk", disk], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**outside, "STRESS_ROUNDS": "2", "STRESS_SEED": "5", **environment})
 
     def stress(self, status=0, **environment):
@@ -128,6 +128,23 @@ class StressTest(unittest.TestCase):
         self.write("data/more.txt", "beside the script\n")
         self.assertIn("6 passed", self.stress())
         self.assertEqual(len(self.runs("one")), 4)
+
+    def test_another_seed_runs_every_test_again_and_the_first_one_none(self):
+        self.write("fails", '{"one 1": "case"}')
+        self.stress(status=1)
+        output = self.stress(STRESS_SEED="6")
+        self.assertIn("6 passed, 0 skipped, 0 failed", output)
+        self.assertIn("ATTNDB_SEED=6\n", output)
+        self.assertEqual([run[1] for run in self.runs("one")],
+                         [str(stress.seed_of(base, number)) for base in (5, 6)
+                          for number in (1, 2)])
+        self.assertIn("1 failed", self.stress(status=1))
+        self.assertEqual(len(self.runs("one")), 4)
+
+    def test_a_run_on_a_slow_disk_does_not_count_results_of_a_fast_one(self):
+        self.stress()
+        self.assertIn("6 passed", self.stress(disk="slow"))
+        self.assertEqual([len(self.runs(name)) for name in ("one", "needs_model")], [4, 4])
 
     def test_more_rounds_run_only_those_that_are_left(self):
         self.stress()
