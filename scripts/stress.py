@@ -11,18 +11,20 @@ A test that needs a fast or idle machine fails here. Each round runs all tests o
 A round has a seed, which is printed. The run goes on after a failure. Its log lies in
 build/long/stress/logs. The run ends with a list of failures, and with 1 if there is one.
 
-A run can be broken off at any time. The next call goes on with what is left. A result holds as long
-as the inputs of the test are the same, byte for byte: its programs, its scripts, its arguments. The
-seed and the kind of disk are inputs, too. A failure holds as well: a test that fails in one round of
-twenty must not pass by another try.
+A run can be broken off at any time. The next call goes on with the tests that are left. A result
+holds as long as the inputs of the test are the same, byte for byte: its programs, its scripts, its
+arguments. The seed and the kind of disk are inputs, too. A failure holds as well: a test that fails
+in one round of twenty must not pass by another try.
 
   STRESS_ROUNDS=3     rounds; 20 if it is not set
+  STRESS_SECONDS=3000 no test begins after so many seconds. The run then says how much is left
   STRESS_TESTS=regex  only tests whose names match
   STRESS_SEED=17      the seed from which those of all rounds follow; else it is drawn once
 """
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -32,6 +34,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import ctest_output
 import run_changed
@@ -74,7 +77,7 @@ def files_named(entry):
 
 
 def key_of(entry, build, known, *conditions):
-    """Digest of all that a test runs, as scripts/run_changed.py makes it, and how the run runs it."""
+    """Digest of a test's inputs, as scripts/run_changed.py makes it, and of the conditions."""
     words = with_programs(files_named(entry), build, known)
     words += packages(words)
     digest = hashlib.sha256(repr((entry.command, conditions)).encode())
@@ -145,16 +148,53 @@ def property_value(value):
     return str(value)
 
 
-def write_tree(entries, folder):
+class Deadline:
+    """A time after which no test begins. ctest can't stop so: its --stop-time kills what runs.
+
+    Each test of the tree starts behind a gate, which reads the time from a file.
+    """
+
+    GATE = """\
+if [ "$(date +%s)" -ge "$(cat "$0/deadline")" ]; then
+  echo "$1" >>"$0/not-begun"
+  exit 1
+fi
+shift
+exec "$@"
+"""
+
+    def __init__(self, folder, seconds):
+        """`seconds` from now on, or None: then there is no gate, and the time never comes."""
+        self.folder, self.seconds = folder.resolve(), seconds
+        self._time, self._not_begun = self.folder / "deadline", self.folder / "not-begun"
+        if seconds is not None:
+            self._time.write_text(f"{int(time.time()) + seconds}\n")
+            self._not_begun.write_text("")
+
+    def gated(self, name, command):
+        if self.seconds is None:
+            return command
+        return ["/bin/sh", "-c", self.GATE, str(self.folder), name, *command]
+
+    def passed(self):
+        return self.seconds is not None and time.time() >= int(self._time.read_text())
+
+    def kept_back(self, name):
+        """Whether the gate let this test not begin."""
+        return self.seconds is not None and name in self._not_begun.read_text().splitlines()
+
+
+def write_tree(entries, folder, gated=lambda name, command: command):
     """A tree for ctest with the same tests, whose time-outs are longer.
 
-    A time-out that a test sets itself can't be changed by an option of ctest.
+    A time-out that a test sets itself can't be changed by an option of ctest. `gated` changes a
+    test's command.
     """
     lines = []
     for entry in entries:
         properties = dict(entry.properties)
         properties["TIMEOUT"] = TIMEOUT_FACTOR * float(properties.get("TIMEOUT", CTEST_TIMEOUT))
-        words = " ".join(map(quoted, [entry.name, *entry.command]))
+        words = " ".join(map(quoted, [entry.name, *gated(entry.name, entry.command)]))
         values = " ".join(f"{name} {quoted(property_value(value))}"
                           for name, value in properties.items())
         lines.append(f"add_test({words})\n"
@@ -287,19 +327,32 @@ def shuffled(seed):
             "PYTEST_ADDOPTS": " ".join(options)}
 
 
+@dataclasses.dataclass
+class Plan:
+    """What the rounds of a run have in common."""
+
+    folder: pathlib.Path
+    disk: Disk
+    deadline: Deadline
+    names: set  # All tests of the build: fixtures bring in tests that are left out.
+    keys: dict  # Name -> key, for each test that is to run.
+    results: Results
+
+
 class Round:
     """One round of the tests that are left."""
 
-    def __init__(self, number, seed, core):
-        self.number, self.seed, self.core = number, seed, core
+    def __init__(self, number, seed, core, plan):
+        self.number, self.seed, self.core, self.plan = number, seed, core, plan
 
-    def run(self, todo, names, keys, folder, disk, results):
-        """Runs the tests `todo`. False if some were not run. `names` are those of all tests."""
+    def run(self, todo):
+        """Runs the tests `todo`. False if some could not be run."""
+        plan = self.plan
         places = "one core" if self.core is not None else "all cores"
         print(f"== round {self.number}: {len(todo)} tests, seed {self.seed}, {places}", flush=True)
-        command = [*disk.prefix, "ctest", "--test-dir", str(folder / "tests"), "-j", str(JOBS),
-                   "--output-on-failure", "--schedule-random", "--no-tests=error", "-R",
-                   "^(" + "|".join(map(re.escape, todo)) + ")$"]
+        command = [*plan.disk.prefix, "ctest", "--test-dir", str(plan.folder / "tests"),
+                   "-j", str(JOBS), "--output-on-failure", "--schedule-random", "--no-tests=error",
+                   "-R", "^(" + "|".join(map(re.escape, todo)) + ")$"]
         wanted = os.sched_getaffinity(0) if self.core is None else {self.core}
         with cores(wanted), busy_processes(BUSY_PROCESSES):
             with subprocess.Popen(command, env=shuffled(self.seed), stdout=subprocess.PIPE,
@@ -307,37 +360,60 @@ class Round:
                                   start_new_session=True) as running:
                 try:
                     left = set(todo)
-                    for result in ctest_output.Reader(names).results(running.stdout):
-                        if result[0] in left and self._keep(result, keys, folder, results):
+                    for result in ctest_output.Reader(plan.names).results(running.stdout):
+                        if result[0] in left and self._keep(*result):
                             left.discard(result[0])
                 except BaseException:
                     os.killpg(running.pid, signal.SIGKILL)
                     raise
+        if plan.deadline.passed():  # A test behind a fixture that did not begin is left, too.
+            return True
         for name in sorted(left):
             print(f"not run: {name}", flush=True)
         return not left
 
-    def _keep(self, result, keys, folder, results):
-        name, status, seconds, output = result
-        state = ctest_output.state_of(status)
-        print(f"  {state or 'not run'} {name} {seconds:.1f} s", flush=True)
-        record = {"test": name, "round": self.number, "key": keys[name], "state": state,
-                  "seed": self.seed, "seconds": seconds}
-        if state is None:
-            print(output, flush=True)
+    def _keep(self, name, status, seconds, output):
+        """Keeps the result of a test. False if the test was not run."""
+        plan = self.plan
+        if plan.deadline.kept_back(name):
             return False
+        state = ctest_output.state_of(status)
+        if state is None:
+            if not plan.deadline.passed():
+                print(f"  not run {name}\n{output}", flush=True)
+            return False
+        print(f"  {state} {name} {seconds:.1f} s", flush=True)
+        record = {"test": name, "round": self.number, "key": plan.keys[name], "state": state,
+                  "seed": self.seed, "seconds": seconds}
         if state == "failed":
-            log = folder / "logs" / f"{name}-round-{self.number}-seed-{self.seed}.log"
+            log = plan.folder / "logs" / f"{name}-round-{self.number}-seed-{self.seed}.log"
             log.parent.mkdir(exist_ok=True)
             log.write_text(f"{status}, seed {self.seed}\n{output}", encoding="utf-8")
             record |= {"status": ctest_output.plain(status), "log": str(log),
                        "cases": ctest_output.cases_in(output)}
-        results.add(record)
+        plan.results.add(record)
         return True
 
 
-def summary(records, rounds, tests, left_out, base_seed):
-    """Prints what was run, for a reader and for scripts/long_runs.py."""
+def run_rounds(rounds, base, plan):
+    """Runs what is left of the rounds, one after another. False if some could not be run."""
+    whole = True
+    for number in range(1, rounds + 1):
+        todo = [name for name, key in plan.keys.items()
+                if (name, number, key) not in plan.results.known]
+        if plan.deadline.passed():
+            break
+        if todo:
+            core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
+            whole &= Round(number, seed_of(base, number), core, plan).run(todo)
+    return whole
+
+
+def summary(records, rounds, tests, left_out, base_seed, early=False):
+    """Prints what was run, for a reader and for scripts/long_runs.py. False if a test failed.
+
+    A run that ends `early` by STRESS_SECONDS counts nothing: it gets no line in a table.
+    """
     states = [record["state"] for record in records]
     failures = [record for record in records if record["state"] == "failed"]
     print(f"\nstress: {len(records):,} runs of {tests} tests in {rounds} rounds: "
@@ -350,6 +426,15 @@ def summary(records, rounds, tests, left_out, base_seed):
         print(f"failed: {record['test']}, round {record['round']}, seed {record['seed']}: "
               f"{record['status']}; {' '.join(record['cases']) or 'no test named'}; "
               f"{record['log']}")
+    if early:
+        left = [tests - sum(record["round"] == number for record in records)
+                for number in range(1, rounds + 1)]
+        first = next(number for number, count in enumerate(left, 1) if count)
+        print(f"stress: the time is over: {left.count(0)} of {rounds} rounds are done. "
+              f"{sum(left):,} of {tests * rounds:,} runs are left: {left[first - 1]} of round "
+              f"{first}, {sum(left[first:]):,} of later rounds. The same call goes on with them.")
+        print(f"ATTNDB_LEFT {sum(left)} runs")
+        return not failures
     print(f"ATTNDB_SEED={base_seed}")
     print(f"ATTNDB_COUNT {rounds} rounds")
     print(f"ATTNDB_COUNT {tests} tests")
@@ -391,28 +476,28 @@ def main():
     args = parser.parse_args()
     build, folder = args.build.resolve(), args.out
     rounds = int(os.environ.get("STRESS_ROUNDS") or 20)
+    seconds = os.environ.get("STRESS_SECONDS")
     wanted, left_out, entries = chosen(build, os.environ.get("STRESS_TESTS", ""))
-    write_tree([entry for entry in entries if entry.command], folder / "tests")
-    base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = Deadline(folder, int(seconds) if seconds else None)
+    write_tree([entry for entry in entries if entry.command], folder / "tests", deadline.gated)
+    base, known = base_seed_of(folder), {}
     disk = slow_disk(folder) if args.disk == "slow" else Disk("as-is", "as it is")
-    keys = {entry.name: key_of(entry, build, known, base, disk.kind) for entry in wanted}
-    names = {entry.name for entry in entries}
     print(f"disk: {disk.words}\nseed: {base}", flush=True)
-    whole = True
     # SIGTERM acts as Ctrl-C does: the processes that were started are ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number in range(1, rounds + 1):
-            todo = [name for name, key in keys.items() if (name, number, key) not in results.known]
-            core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
-            if todo:
-                one = Round(number, seed_of(base, number), core)
-                whole &= one.run(todo, names, keys, folder, disk, results)
+        plan = Plan(folder, disk, deadline, {entry.name for entry in entries},
+                    {entry.name: key_of(entry, build, known, base, disk.kind) for entry in wanted},
+                    Results(folder / "results.jsonl"))
+        whole = run_rounds(rounds, base, plan)
     except KeyboardInterrupt:
         sys.exit("stress: broken off; the same call goes on with what is left")
     finally:
         disk.close()
-    passed = summary(results.of(keys, rounds), rounds, len(keys), left_out, base)
+    records = plan.results.of(plan.keys, rounds)
+    early = deadline.passed() and len(records) < rounds * len(plan.keys)
+    passed = summary(records, rounds, len(plan.keys), left_out, base, early)
     sys.exit(0 if passed and whole else 1)
 
 

@@ -46,6 +46,8 @@ if kind == "signal":
     os.kill(os.getpid(), signal.SIGSEGV)
 if kind == "long":
     time.sleep(600)
+if kind == "late":  # The time of the run is over now.
+    (here / "build/long/stress/deadline").write_text("0")
 """
 NAMES = ("one", "two", "needs_model", "lint_x", "rooms_test")
 PROPERTIES = {"lint_x": "LABELS lint", "needs_model": "FIXTURES_REQUIRED model SKIP_RETURN_CODE 77",
@@ -150,6 +152,48 @@ class StressTest(unittest.TestCase):
         self.stress()
         self.stress(STRESS_ROUNDS="3")
         self.assertEqual([len(self.runs(name)) for name in ("one", "needs_model")], [3, 3])
+
+    def test_when_the_time_is_over_no_test_begins_and_the_same_call_goes_on(self):
+        self.write("fails", '{"two 1": "late"}')  # needs_model comes after it.
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("passed two", output)
+        self.assertEqual([len(self.runs(name)) for name in ("two", "needs_model")], [1, 0])
+        self.assertIn("the time is over: 0 of 2 rounds are done. 3 of 4 runs are left: 1 of round "
+                      "1, 2 of later rounds.", output)
+        self.assertIn("ATTNDB_LEFT 3 runs\n", output)
+        self.assertNotIn("ATTNDB_COUNT", output)
+        self.assertNotIn("not run", output)
+        self.write("fails", "{}")
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("4 runs of 2 tests in 2 rounds: 4 passed", output)
+        self.assertIn("ATTNDB_COUNT 2 rounds\n", output)
+        self.assertNotIn("ATTNDB_LEFT", output)
+        self.assertEqual(len(self.runs("needs_model")), 2)
+
+    def test_a_test_that_would_pass_by_failing_is_no_result_when_it_did_not_begin(self):
+        tree = self.root / "build/release/CTestTestfile.cmake"
+        tree.write_text(tree.read_text() +
+                        "set_tests_properties(needs_model PROPERTIES WILL_FAIL ON)\n")
+        self.write("fails", '{"two 1": "late"}')
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("3 of 4 runs are left", output)
+        self.assertEqual(len(self.runs("needs_model")), 0)
+
+    def test_a_failure_before_the_time_is_over_is_a_failure(self):
+        self.write("fails", '{"one 1": "case"}')
+        self.stress(status=1, STRESS_TESTS="^one$", STRESS_ROUNDS="1")
+        output = self.stress(status=1, STRESS_TESTS="^one$", STRESS_SECONDS="0")
+        self.assertIn("failed: one, round 1", output)
+        self.assertIn("1 of 2 rounds are done. 1 of 2 runs are left: 1 of round 2, 0 of", output)
+        self.assertEqual(len(self.runs("one")), 1)
+
+    def test_a_deadline_comes_after_its_seconds(self):
+        before = int(time.time())
+        deadline = stress.Deadline(self.root, 60)
+        self.assertIn(int((self.root / "deadline").read_text()) - before, range(60, 120))
+        self.assertFalse(deadline.passed())
+        self.assertTrue(stress.Deadline(self.root, 0).passed())
+        self.assertFalse(stress.Deadline(self.root, None).passed())
 
     def test_a_run_that_is_broken_off_ends_what_it_started_and_goes_on_later(self):
         self.write("fails", '{"needs_model 1": "long"}')
