@@ -92,7 +92,7 @@ class Reader:
 
 
 def state_of(status):
-    """What a result counts as: passed, skipped, failed; None if the test was not run."""
+    """A result as passed, skipped or failed. None if the test was not run."""
     if "Passed" in status:
         return "passed"
     if "Skipped" in status or "Disabled" in status:
@@ -101,7 +101,7 @@ def state_of(status):
 
 
 def plain(status):
-    """A status without ctest's decoration."""
+    """A status without the asterisks of ctest."""
     return " ".join(status.replace("***", " ").split())
 
 

@@ -7,9 +7,9 @@
                                    planner, of the store and of the server
     scripts/minutes.py FILE...     reads these records, for example another clone's
 
-Each step of the Makefile leaves a record in build/minutes.jsonl (scripts/step.sh), and so do the
-tests (scripts/run_tests.py, with the seconds of each program). A run is written down only if all
-its steps passed. Tables of other machines stay. A row stays until a new run replaces it.
+Each step of the Makefile appends a record to build/minutes.jsonl (scripts/step.sh).
+scripts/run_tests.py adds the seconds of each program. The page gets a run only if all its steps
+passed. Tables of other machines stay. A row stays until a new run replaces it.
 """
 
 import argparse
@@ -32,7 +32,7 @@ RECORDS = ROOT / "build/minutes.jsonl"
 BEGIN = "<!-- minutes: `make minutes` writes these tables -->\n"
 END = "<!-- end of minutes -->\n"
 MACHINE = re.compile(r"^<!-- machine: (.*) -->\n", re.MULTILINE)
-# The commands that are measured, and the step that ends each.
+# Each measured command, and its last step.
 LAST_STEP = {"demo": "demo", "check": "check", "test": "tests"}
 # A run that measures `make check` after an edit, and the edited source.
 EDIT = re.compile(r"check after an edit of (\S+)")
@@ -93,7 +93,7 @@ class Run:
             self.tests = record["tests"]
         elif "compiled" in record:
             preset, new, cached = record["compiled"].split()
-            if preset != "rooms":  # The build of a test, within the test's seconds.
+            if preset != "rooms":  # A test builds it: its seconds are the test's.
                 self.compiled += {"new": int(new), "cached": int(cached)}
 
     def command(self):
@@ -190,7 +190,7 @@ def program_rows(run, shown):
 
 
 def tables_of(block):
-    """A machine's block in parts: the rows of commands by command; the other two tables as text."""
+    """A machine's block in parts: rows by command, and the other two tables as text."""
     commands = {row.split("|")[1].strip(): row for row in block.splitlines(keepends=True)
                 if row.startswith("| `make ")}
     rest = []
@@ -218,15 +218,15 @@ def block_of(machine, block, runs):
     text = f"<!-- machine: {machine} -->\n**{machine}**\n\n{COMMANDS}" + "".join(
         commands[name] for name in sorted(commands, key=place))
     if steps:
-        text += (f"\nSteps run side by side, so that their shares add up to more than the whole:"
-                 f"\n\n{STEPS}{steps}")
+        text += (f"\nSteps run side by side, so their shares add up to more than 100 %:\n\n"
+                 f"{STEPS}{steps}")
     if programs:
         text += f"\nThe slowest tests:\n\n{PROGRAMS}{programs}"
     return text + "\n"
 
 
 def rewritten(page, runs):
-    """The page with the tables of the runs' machines; those of other machines stay."""
+    """The page with new tables of the runs' machines. Tables of other machines stay."""
     before, rest = page.split(BEGIN)
     inside, after = rest.split(END)
     parts = MACHINE.split(inside)

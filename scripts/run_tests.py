@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Runs every test of some presets, and runs a test that fails once more, alone.
 
-    scripts/run_tests.py [--jobs N] [PRESET...]      else: asan release
+    scripts/run_tests.py [--jobs N] [PRESET...]      without a preset: asan release
 
-A test that passes when it is run again is flaky: the run names it and is green. The run is red at
-once, whatever a second run would say, if the failure shows damage:
+A test that passes when it is run again is flaky: the run names it and is green. A failure that
+shows damage makes the run red at once, without a second try:
 
   - a test was ended by a signal, or a process in it was;
   - a sanitizer reported something, or a check of ours failed;
   - a test took too long;
   - the test is one of kills, power cuts, digests or upgrades (ONCE, and the label `crash`).
 
-All presets run, even if the first fails. The last lines name what failed and what was flaky. The
-very last one is ctest's closing line for the whole run. build/tests-summary.txt has these lines;
-build/PRESET/failed has the output of each test that failed.
+All presets run, even if the first fails. The last lines name the tests that failed and those that
+were flaky. The very last line counts the tests of all presets, as ctest's closing line does.
+build/tests-summary.txt has these lines. build/PRESET/failed has the output of each failed test.
 """
 
 import argparse
@@ -33,8 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "build/tests-summary.txt"
 FIRST, AGAIN = "", "-again"  # The name of a log ends with the run of its test.
 
-# Tests whose single failure means lost or wrong data: entries of ctest, without a shard's number,
-# and words in the names of single tests.
+# A single failure of these tests means lost or wrong data. ONCE has names of ctest without a
+# shard's number, ONCE_CASE words in the names of single tests.
 ONCE = ("digest_test", "upgrade_test", "server_load", "cli_interrupt")
 ONCE_LABEL = "crash"
 ONCE_CASE = re.compile(r"kill|crash|power|digest", re.IGNORECASE)
@@ -100,7 +100,7 @@ def why_once(entry, failure):
 
 
 class Preset:
-    """The tests of one preset, run."""
+    """Runs the tests of one preset and judges their failures."""
 
     def __init__(self, name, jobs):
         self.name, self.jobs = name, jobs
@@ -137,7 +137,7 @@ class Preset:
     def _ctest(self, jobs, names=None):
         """(results by name, the closing line's match or None, exit status)."""
         command = ["ctest", *self.options, "-j", str(jobs)]
-        if names is not None:  # The work of set-ups is still there: -FS runs no set-up again.
+        if names is not None:  # -FS: the set-ups of fixtures ran before.
             command += ["-FS", ".*", "-R", "^(" + "|".join(map(re.escape, names)) + ")$"]
         results, reader = {}, ctest_output.Reader(self.entries)
 
@@ -216,7 +216,7 @@ class Preset:
 
 
 def closing_line(failed, total):
-    """What ctest says of a run, with its way of rounding."""
+    """The closing line that ctest would print, rounded as ctest does."""
     percent = 100 * (total - failed) / total if total else 0
     return (f"{min(99, percent) if failed else percent:.0f}% tests passed, "
             f"{failed} tests failed out of {total}")

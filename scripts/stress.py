@@ -4,12 +4,12 @@
 A test that needs a fast or idle machine fails here. Each round runs all tests once:
 
   load     two busy processes run beside, and ctest runs four tests at a time in random order;
-  core     in every second round, everything shares one core;
-  disk     a throttled cgroup, or the idle class of ionice where no cgroup can be made;
+  core     in every second round, all processes share one core;
+  disk     a cgroup limits the disk; if no cgroup can be made, ionice's idle class is used;
   order    GoogleTest, pytest and the tests of the command line shuffle the tests of a suite.
 
-A round has a seed, which is printed. The run goes on after a failure. Its log lies in
-build/long/stress/logs. The run ends with a list of failures, and with 1 if there is one.
+Each round has a seed, and the run prints it. The run goes on after a failure and keeps the output
+of the test in build/long/stress/logs. It ends with a list of failures, and with 1 if there is one.
 
 A run can be broken off at any time. The next call goes on with the tests that are left. A result
 holds as long as the inputs of the test are the same, byte for byte: its programs, its scripts, its
@@ -19,7 +19,8 @@ in one round of twenty must not pass by another try.
   STRESS_ROUNDS=3     rounds; 20 if it is not set
   STRESS_SECONDS=3000 no test begins after so many seconds. The run then says how much is left
   STRESS_TESTS=regex  only tests whose names match
-  STRESS_SEED=17      the seed from which those of all rounds follow; else it is drawn once
+  STRESS_SEED=17      the seed of the run; the seeds of its rounds follow from it. Without it, a
+                      run goes on with the last seed, and the first run draws one
 """
 
 import argparse
@@ -42,7 +43,8 @@ import run_changed
 ROOT = run_changed.ROOT
 BUSY_PROCESSES = 2
 JOBS = 4
-# On one core, six processes share what one test has on an idle machine; a slow disk adds to that.
+# On one core, four tests and two busy processes share the time that one test has on an idle
+# machine. A slow disk adds to that.
 TIMEOUT_FACTOR = 10
 CTEST_TIMEOUT = 1500  # Seconds that ctest gives a test that sets none.
 MAX_GTEST_SEED = 99_999
@@ -204,7 +206,7 @@ def write_tree(entries, folder, gated=lambda name, command: command):
 
 
 class Results:
-    """What has been run, in a file that is only appended to: a line a test and round."""
+    """The results so far, in a file that only grows: one line for each test and round."""
 
     def __init__(self, path):
         self.path = path
@@ -228,7 +230,7 @@ class Results:
 
 
 class Disk:
-    """How the disk is made slow: `kind` and `words` say it, `prefix` starts a command on it."""
+    """A way to slow the disk down. `words` describe it, and `prefix` starts a command on it."""
 
     BYTES_PER_S = 40_000_000
     OPERATIONS_PER_S = 400
@@ -290,7 +292,7 @@ def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
 
 @contextlib.contextmanager
 def busy_processes(count):
-    """Processes that use a core each. They end with this one, even if it is killed."""
+    """Starts processes that use one core each. They end when this process ends or is killed."""
     spin = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n  sum(range(100_000))"
     started = [subprocess.Popen([sys.executable, "-c", spin, str(os.getpid())])
                for _ in range(count)]
@@ -304,7 +306,7 @@ def busy_processes(count):
 
 @contextlib.contextmanager
 def cores(wanted):
-    """What is started inside runs on these cores only."""
+    """Processes that are started inside run on these cores only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, wanted)
     try:
@@ -319,7 +321,7 @@ def seed_of(base, number):
 
 
 def shuffled(seed):
-    """The environment in which tests run in an order that the seed decides: testing/shuffled.py."""
+    """The environment in which a seed decides the order of tests (testing/shuffled.py)."""
     paths = [str(ROOT / "testing"), *filter(None, [os.environ.get("PYTHONPATH")])]
     options = [*filter(None, [os.environ.get("PYTEST_ADDOPTS")]), "-p shuffled"]
     return {**os.environ, "GTEST_SHUFFLE": "1", "GTEST_RANDOM_SEED": str(seed),
@@ -329,7 +331,7 @@ def shuffled(seed):
 
 @dataclasses.dataclass
 class Plan:
-    """What the rounds of a run have in common."""
+    """The things that all rounds of a run share."""
 
     folder: pathlib.Path
     disk: Disk
@@ -396,7 +398,7 @@ class Round:
 
 
 def run_rounds(rounds, base, plan):
-    """Runs what is left of the rounds, one after another. False if some could not be run."""
+    """Runs the tests that are left, round by round. False if some could not be run."""
     whole = True
     for number in range(1, rounds + 1):
         todo = [name for name, key in plan.keys.items()
@@ -410,7 +412,7 @@ def run_rounds(rounds, base, plan):
 
 
 def summary(records, rounds, tests, left_out, base_seed, early=False):
-    """Prints what was run, for a reader and for scripts/long_runs.py. False if a test failed.
+    """Prints the results, for a reader and for scripts/long_runs.py. False if a test failed.
 
     A run that ends `early` by STRESS_SECONDS counts nothing: it gets no line in a table.
     """
@@ -445,7 +447,7 @@ def summary(records, rounds, tests, left_out, base_seed, early=False):
 
 
 def base_seed_of(folder):
-    """STRESS_SEED; else that of the run that this one goes on with; else one that is drawn."""
+    """STRESS_SEED. If that is not set, the last run's seed. If there is none, a random one."""
     path = folder / "seed"
     text = os.environ.get("STRESS_SEED") or (path.read_text() if path.exists() else "")
     seed = int(text) if text else random.SystemRandom().randint(1, MAX_GTEST_SEED)
@@ -492,7 +494,7 @@ def main():
                     Results(folder / "results.jsonl"))
         whole = run_rounds(rounds, base, plan)
     except KeyboardInterrupt:
-        sys.exit("stress: broken off; the same call goes on with what is left")
+        sys.exit("stress: broken off; the same call goes on with the tests that are left")
     finally:
         disk.close()
     records = plan.results.of(plan.keys, rounds)

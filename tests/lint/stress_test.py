@@ -204,7 +204,7 @@ class StressTest(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=60)[0]
         self.assertNotEqual(process.returncode, 0)
-        self.assertIn("goes on with what is left", output)
+        self.assertIn("goes on with the tests that are left", output)
         self.assertEqual(self.processes(), [])
         self.stress(STRESS_TESTS="^(two|needs_model)$")
         self.assertEqual(len(self.runs("needs_model")), 3)
