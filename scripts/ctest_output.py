@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 
-_START = re.compile(r"^\s+Start\s+\d+: ")
-_RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+([\d.]+) sec\s*$")
+_START = re.compile(r"^\s+Start\s+\d+: (\S+)$")
+_RESULT = re.compile(r"^\s*\d+/(\d+) Test\s+#\d+: (\S+) \.+\s*(.*?)\s+([\d.]+) sec\s*$")
 CLOSING = re.compile(r"^(\d+)% tests passed, (\d+) tests failed out of (\d+)$")
 _FAILED_CASE = re.compile(
     r"^(?:\[  FAILED  \] ([\w/.]+)"      # GoogleTest.
@@ -35,30 +35,64 @@ def entries(options, cwd):
     return [Entry(test) for test in json.loads(done.stdout[done.stdout.index("{"):])["tests"]]
 
 
-def results_in(lines, names):
-    """(name, status, seconds, output) of each test, as soon as ctest has said it all.
+class Reader:
+    """Reads what one call of ctest prints. `closing` is the match of its closing line, or None.
 
-    `names` are those of the tests. ctest prints a failed test's output behind its line; the next
-    line of its own ends that.
+    ctest prints a failed test's output behind the test's line, and that output ends at the next
+    line of ctest. A test that runs ctest itself prints such lines, too. Its lines name other tests,
+    or other numbers of tests, or come before the last closing line.
     """
-    current, output = None, []
-    for line in lines:
+
+    def __init__(self, names):
+        """`names` are those of all tests that this call may run, set-ups of fixtures included."""
+        self._names = names
+        self._seen, self._disabled, self._total = set(), 0, None
+        self.closing = None
+
+    def results(self, lines):
+        """(name, status, seconds, output) of each test, as soon as ctest has said it all."""
+        current, output, end = None, [], None
+        for line in lines:
+            match = self._result(line)
+            if current and (match or self._is_start(line)):
+                yield *current, "".join(output)
+                current, end = None, None
+            if match:
+                current, output = (match[2], match[3], float(match[4])), []
+                continue
+            if closing := self._closing(line):
+                self.closing, end = closing, len(output)
+            if current:
+                output.append(line)
+        if current:
+            yield *current, "".join(output[:end])
+
+    def _is_new(self, name):
+        return name in self._names and name not in self._seen
+
+    def _result(self, line):
         match = _RESULT.match(line)
-        if match and match[1] not in names:
-            match = None  # The output of a test that runs ctest itself.
-        if current and (match or _START.match(line) or CLOSING.match(line)):
-            yield *current, "".join(output)
-            current = None
-        if match:
-            current, output = (match[1], match[2], float(match[3])), []
-        elif current:
-            output.append(line)
-    if current:
-        yield *current, "".join(output)
+        if not match or not self._is_new(match[2]) or self._total not in (None, match[1]):
+            return None
+        self._total = match[1]
+        self._seen.add(match[2])
+        self._disabled += "Disabled" in match[3]
+        return match
+
+    def _is_start(self, line):
+        match = _START.match(line)
+        return match and self._is_new(match[1])
+
+    def _closing(self, line):
+        """The match of a line that can be the closing line: it comes when all tests have ended."""
+        match = CLOSING.match(line.rstrip("\n"))
+        ended = len(self._seen)
+        whole = str(ended) == self._total and match and int(match[3]) == ended - self._disabled
+        return match if whole else None
 
 
 def state_of(status):
-    """What a result counts as: passed, skipped, failed; None if the test was not run."""
+    """A result as passed, skipped or failed. None if the test was not run."""
     if "Passed" in status:
         return "passed"
     if "Skipped" in status or "Disabled" in status:
@@ -67,7 +101,7 @@ def state_of(status):
 
 
 def plain(status):
-    """A status without ctest's decoration."""
+    """A status without the asterisks of ctest."""
     return " ".join(status.replace("***", " ").split())
 
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Runs every test of some presets, and runs a test that fails once more, alone.
 
-    scripts/run_tests.py [--jobs N] [PRESET...]      else: asan release
+    scripts/run_tests.py [--jobs N] [PRESET...]      without a preset: asan release
 
-A test that passes when it is run again is flaky: the run names it and is green. The run is red at
-once, whatever a second run would say, if the failure shows damage:
+A test that passes when it is run again is flaky: the run names it and is green. A failure that
+shows damage makes the run red at once, without a second try:
 
   - a test was ended by a signal, or a process in it was;
   - a sanitizer reported something, or a check of ours failed;
   - a test took too long;
   - the test is one of kills, power cuts, digests or upgrades (ONCE, and the label `crash`).
 
-All presets run, even if the first fails. The last lines name what failed and what was flaky. The
-very last one is ctest's closing line for the whole run. build/tests-summary.txt has these lines;
-build/PRESET/failed has the output of each test that failed.
+All presets run, even if the first fails. The last lines name the tests that failed and those that
+were flaky. The very last line counts the tests of all presets, as ctest's closing line does.
+build/tests-summary.txt has these lines. build/PRESET/failed has the output of each failed test.
 """
 
 import argparse
@@ -33,8 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "build/tests-summary.txt"
 FIRST, AGAIN = "", "-again"  # The name of a log ends with the run of its test.
 
-# Tests whose single failure means lost or wrong data: entries of ctest, without a shard's number,
-# and words in the names of single tests.
+# A single failure of these tests means lost or wrong data. ONCE has names of ctest without a
+# shard's number, ONCE_CASE words in the names of single tests.
 ONCE = ("digest_test", "upgrade_test", "server_load", "cli_interrupt")
 ONCE_LABEL = "crash"
 ONCE_CASE = re.compile(r"kill|crash|power|digest", re.IGNORECASE)
@@ -42,12 +42,30 @@ SHARD = re.compile(r"_\d+$")
 
 SANITIZER = re.compile(
     r"(?:Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|: runtime error: ")
-# A child that died is seen only in what its test prints: our check's message, the shell's or
-# Python's words, a negative exit status. SIGKILL and SIGTERM (9, 15) are what tests send.
+# The exit status of a process that SIGILL, SIGABRT, SIGBUS, SIGFPE or SIGSEGV ended: Python's
+# negative one, or a shell's. Tests themselves send SIGKILL and SIGTERM.
+_NEGATIVE = r"(?<![\w.-])-(?:4|6|7|8|11)(?!\.?\w)"
+_OF_SHELL = r"(?<![\w.-])13[24569](?!\.?\w)"
+_EITHER = rf"(?:{_NEGATIVE}|{_OF_SHELL})"
+_STATUS = r"\b\d{1,2}(?!\.?\w)"  # The status that a test expects instead.
+_WORD = r"(?<![A-Za-z])"
+_CODE = r"(?:exit|return)?[ _]?(?:code|status)"
+_IS = r"['\"]?(?: ?[:=] ?| )"
+# The output of a test tells that a process died in it: a message of ours, of a library, of the
+# shell, of CMake or of Python, or an exit status.
 DIED = re.compile(
-    r"check failed: |Segmentation fault|core dumped|\bAborted\b|SIG(?:SEGV|ABRT|BUS|ILL|FPE)"
-    r"|(?<![\w.-])-(?:4|6|7|8|11) (?:!=|==) \d|\d (?:!=|==) -(?:4|6|7|8|11)\b"
-    r"|(?:exit|return)[ _]?(?:code|status)?[:=]? ?-(?:4|6|7|8|11)\b")
+    r"check failed: |\bAborted\b|Segmentation fault|\b[Ss]eg[Ff]ault\b|\bSEGFAULT\b|core dumped"
+    r"|SIG(?:SEGV|ABRT|BUS|ILL|FPE)|(?:Subprocess|Child) aborted|\bIllegal instruction\b"
+    r"|\bBus error\b|\bFloating[ -]point exception\b|\*\*\*Exception"
+    r"|terminate called |pure virtual method called|Fatal Python error"
+    r"|stack smashing detected|buffer overflow detected|double free (?:or corruption|detected)"
+    r"|\b(?:free|malloc|realloc|malloc_consolidate|munmap_chunk)\(\): "
+    r"|corrupted (?:size vs|double-linked)|Assertion [`'].*' failed|GGML_ASSERT\(.*\) failed"
+    r"|\b[Ss]ignal(?: number)?[ :=(]*(?:4|6|7|8|11)\b|\bError " + _OF_SHELL +
+    rf"|{_EITHER} (?:!=|==) {_STATUS}|\b\d{{1,2}} (?:!=|==) {_EITHER}"
+    rf"|\({_EITHER}, .* (?:!=|==) \({_STATUS}, "  # Tuples that begin with a status.
+    rf"|{_WORD}(?i:exit(?:ed|s)?|return(?:ed|s)?|ended|died|rc|{_CODE})(?: with)?{_IS}{_NEGATIVE}"
+    rf"|{_WORD}(?i:exit(?:ed)?|rc|{_CODE})(?: with)?{_IS}{_OF_SHELL}")
 
 
 class Result:
@@ -82,7 +100,7 @@ def why_once(entry, failure):
 
 
 class Preset:
-    """The tests of one preset, run."""
+    """Runs the tests of one preset and judges their failures."""
 
     def __init__(self, name, jobs):
         self.name, self.jobs = name, jobs
@@ -119,24 +137,21 @@ class Preset:
     def _ctest(self, jobs, names=None):
         """(results by name, the closing line's match or None, exit status)."""
         command = ["ctest", *self.options, "-j", str(jobs)]
-        if names is not None:  # The work of set-ups is still there: -FS runs no set-up again.
+        if names is not None:  # -FS: the set-ups of fixtures ran before.
             command += ["-FS", ".*", "-R", "^(" + "|".join(map(re.escape, names)) + ")$"]
-        results, closing = {}, []
+        results, reader = {}, ctest_output.Reader(self.entries)
 
         def lines(stream):
             for line in stream:
                 print(line, end="", flush=True)
-                if match := ctest_output.CLOSING.match(line.rstrip("\n")):
-                    closing[:] = [match]
                 yield line
 
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as running:
-            for name, status, seconds, output in ctest_output.results_in(
-                    lines(running.stdout), self.entries):
+            for name, status, seconds, output in reader.results(lines(running.stdout)):
                 self.seconds.setdefault(name, seconds)
                 results[name] = Result(status, output)
-        return results, closing[0] if closing else None, running.returncode
+        return results, reader.closing, running.returncode
 
     def _judge(self, failures):
         """Decides about each failure, after a second run where there is one."""
@@ -201,7 +216,7 @@ class Preset:
 
 
 def closing_line(failed, total):
-    """What ctest says of a run, with its way of rounding."""
+    """The closing line that ctest would print, rounded as ctest does."""
     percent = 100 * (total - failed) / total if total else 0
     return (f"{min(99, percent) if failed else percent:.0f}% tests passed, "
             f"{failed} tests failed out of {total}")

@@ -2,11 +2,11 @@
 # Runs one step of a command of the Makefile and records its seconds, for `make minutes`.
 #
 #   step.sh NAME COMMAND...        runs the command; ends with its exit status
-#   step.sh --note KEY VALUE       records something that a step found: KEY is made or compiled
+#   step.sh --note KEY VALUE       records a fact of a step: KEY is `made` or `compiled`
 #
-# A record is a line of JSON in build/minutes.jsonl (scripts/minutes.py reads it). MINUTES_RUN names
-# the command and when it began; without it nothing is recorded. This is bash because the first step
-# installs what else it needs.
+# A record is a line of JSON in build/minutes.jsonl (scripts/minutes.py reads it). MINUTES_RUN has
+# the command and the second at which it began. Without MINUTES_RUN nothing is recorded. The script
+# is in bash, because the first step installs Python.
 set -uo pipefail
 
 record() {  # record MEMBERS_OF_JSON
@@ -23,7 +23,7 @@ record() {  # record MEMBERS_OF_JSON
 
 if [[ $1 == --note ]]; then
   [[ -z ${MINUTES_RUN:-} ]] || record "\"$2\": \"$3\""
-  exit 0  # A note that can't be written breaks no build.
+  exit 0  # A build must not fail because a note can't be written.
 fi
 name=$1
 shift

@@ -4,24 +4,28 @@
 A test that needs a fast or idle machine fails here. Each round runs all tests once:
 
   load     two busy processes run beside, and ctest runs four tests at a time in random order;
-  core     in every second round, everything shares one core;
-  disk     a throttled cgroup, or the idle class of ionice where no cgroup can be made;
+  core     in every second round, all processes share one core;
+  disk     a cgroup limits the disk; if no cgroup can be made, ionice's idle class is used;
   order    GoogleTest, pytest and the tests of the command line shuffle the tests of a suite.
 
-A round has a seed, which is printed. The run goes on after a failure. Its log lies in
-build/long/stress/logs. The run ends with a list of failures, and with 1 if there is one.
+Each round has a seed, and the run prints it. The run goes on after a failure and keeps the output
+of the test in build/long/stress/logs. It ends with a list of failures, and with 1 if there is one.
 
-A run can be broken off at any time. The next call goes on with what is left. A result holds as long
-as the inputs of the test are the same, byte for byte: its program, its scripts, its arguments. A
-failure holds, too, so that a test that fails in one round of twenty does not pass by trying again.
+A run can be broken off at any time. The next call goes on with the tests that are left. A result
+holds as long as the inputs of the test are the same, byte for byte: its programs, its scripts, its
+arguments. The seed and the kind of disk are inputs, too. A failure holds as well: a test that fails
+in one round of twenty must not pass by another try.
 
   STRESS_ROUNDS=3     rounds; 20 if it is not set
+  STRESS_SECONDS=3000 no test begins after so many seconds. The run then says how much is left
   STRESS_TESTS=regex  only tests whose names match
-  STRESS_SEED=17      the seed from which those of all rounds follow; else it is drawn once
+  STRESS_SEED=17      the seed of the run; the seeds of its rounds follow from it. Without it, a
+                      run goes on with the last seed, and the first run draws one
 """
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -31,6 +35,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import ctest_output
 import run_changed
@@ -38,7 +43,8 @@ import run_changed
 ROOT = run_changed.ROOT
 BUSY_PROCESSES = 2
 JOBS = 4
-# On one core, six processes share what one test has on an idle machine; a slow disk adds to that.
+# On one core, four tests and two busy processes share the time that one test has on an idle
+# machine. A slow disk adds to that.
 TIMEOUT_FACTOR = 10
 CTEST_TIMEOUT = 1500  # Seconds that ctest gives a test that sets none.
 MAX_GTEST_SEED = 99_999
@@ -72,28 +78,62 @@ def files_named(entry):
                 yield os.path.normpath(folder / part)
 
 
-def key_of(entry, build, known):
-    """Digest of all that a test runs, as scripts/run_changed.py makes it."""
-    words = list(files_named(entry))
-    for word in list(words):
-        path = pathlib.Path(word)
-        if path.parent == build / "bin":
-            words += programs_named_by(path, build, known)
-        elif path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
-            words += map(str, path.parent.parent.glob("lib/python*/site-packages/attndb"))
-    digest = hashlib.sha256(repr(entry.command).encode())
+def key_of(entry, build, known, *conditions):
+    """Digest of a test's inputs, as scripts/run_changed.py makes it, and of the conditions."""
+    words = with_programs(files_named(entry), build, known)
+    words += packages(words)
+    digest = hashlib.sha256(repr((entry.command, conditions)).encode())
     digest.update(run_changed.fingerprint(words, entry.listed("ENVIRONMENT"), known).encode())
     return digest.hexdigest()
 
 
-def programs_named_by(program, build, known):
-    """The other programs of the build whose paths stand in a program: it starts them."""
-    at = ("named by", program)
-    if at not in known:
-        names = re.findall(re.escape(f"{build}/bin/").encode() + rb"[\w.-]+", program.read_bytes())
-        found = {pathlib.Path(os.fsdecode(name)) for name in names} - {program}
-        known[at] = sorted(str(path) for path in found if path.is_file())
+def with_programs(words, build, known):
+    """The files, and the programs of the build that they start, directly or not."""
+    found, waiting = [], list(words)
+    while waiting:
+        word = waiting.pop()
+        if word not in found:
+            found.append(word)
+            waiting += programs_started_by(pathlib.Path(word), build, known)
+    return sorted(found)
+
+
+def programs_started_by(path, build, known):
+    """The programs of the build that a program or a script of a test starts itself.
+
+    A program has the path of another in its bytes, or finds it beside itself: attndb becomes
+    attndb-server to serve. A script has the name of a program in quotes.
+    """
+    at = ("started by", path)
+    if at in known:
+        return known[at]
+    found = []
+    if path.parent == build / "bin":
+        names = re.findall(re.escape(f"{build}/bin/").encode() + rb"([\w.-]+)", path.read_bytes())
+        found = [build / "bin" / os.fsdecode(name) for name in names]
+        found += (build / "bin").glob(f"{path.name}-*")
+    elif path.suffix == ".py":
+        names = re.findall(r"[\"']([\w.-]+)[\"']", path.read_text(encoding="utf-8"))
+        found = [build / "bin" / name for name in names]
+    known[at] = sorted({str(program) for program in found if program.is_file()} - {str(path)})
     return known[at]
+
+
+def packages(words):
+    """The installed Python packages `attndb` of the interpreters that a test runs.
+
+    An interpreter is an argument of the test, or a script has its path in quotes.
+    """
+    found = set()
+    for path in map(pathlib.Path, words):
+        if path.name.startswith("python") and path.is_relative_to(ROOT / ".deps"):
+            found.add(path)
+        elif path.suffix == ".py":
+            names = re.findall(r"[\"'](\.deps/[\w.-]+/bin/python[\d.]*)[\"']",
+                               path.read_text(encoding="utf-8"))
+            found |= {ROOT / name for name in names}
+    return sorted(str(package) for python in found
+                  for package in python.parent.parent.glob("lib/python*/site-packages/attndb"))
 
 
 def quoted(value):
@@ -110,16 +150,53 @@ def property_value(value):
     return str(value)
 
 
-def write_tree(entries, folder):
+class Deadline:
+    """A time after which no test begins. ctest can't stop so: its --stop-time kills what runs.
+
+    Each test of the tree starts behind a gate, which reads the time from a file.
+    """
+
+    GATE = """\
+if [ "$(date +%s)" -ge "$(cat "$0/deadline")" ]; then
+  echo "$1" >>"$0/not-begun"
+  exit 1
+fi
+shift
+exec "$@"
+"""
+
+    def __init__(self, folder, seconds):
+        """`seconds` from now on, or None: then there is no gate, and the time never comes."""
+        self.folder, self.seconds = folder.resolve(), seconds
+        self._time, self._not_begun = self.folder / "deadline", self.folder / "not-begun"
+        if seconds is not None:
+            self._time.write_text(f"{int(time.time()) + seconds}\n")
+            self._not_begun.write_text("")
+
+    def gated(self, name, command):
+        if self.seconds is None:
+            return command
+        return ["/bin/sh", "-c", self.GATE, str(self.folder), name, *command]
+
+    def passed(self):
+        return self.seconds is not None and time.time() >= int(self._time.read_text())
+
+    def kept_back(self, name):
+        """Whether the gate let this test not begin."""
+        return self.seconds is not None and name in self._not_begun.read_text().splitlines()
+
+
+def write_tree(entries, folder, gated=lambda name, command: command):
     """A tree for ctest with the same tests, whose time-outs are longer.
 
-    A time-out that a test sets itself can't be changed by an option of ctest.
+    A time-out that a test sets itself can't be changed by an option of ctest. `gated` changes a
+    test's command.
     """
     lines = []
     for entry in entries:
         properties = dict(entry.properties)
         properties["TIMEOUT"] = TIMEOUT_FACTOR * float(properties.get("TIMEOUT", CTEST_TIMEOUT))
-        words = " ".join(map(quoted, [entry.name, *entry.command]))
+        words = " ".join(map(quoted, [entry.name, *gated(entry.name, entry.command)]))
         values = " ".join(f"{name} {quoted(property_value(value))}"
                           for name, value in properties.items())
         lines.append(f"add_test({words})\n"
@@ -129,7 +206,7 @@ def write_tree(entries, folder):
 
 
 class Results:
-    """What has been run, in a file that is only appended to: a line a test and round."""
+    """The results so far, in a file that only grows: one line for each test and round."""
 
     def __init__(self, path):
         self.path = path
@@ -153,13 +230,13 @@ class Results:
 
 
 class Disk:
-    """How the disk is made slow: `words` says it, `prefix` starts a command on it."""
+    """A way to slow the disk down. `words` describe it, and `prefix` starts a command on it."""
 
     BYTES_PER_S = 40_000_000
     OPERATIONS_PER_S = 400
 
-    def __init__(self, words, prefix=(), group=None):
-        self.words, self.prefix, self.group = words, list(prefix), group
+    def __init__(self, kind, words, prefix=(), group=None):
+        self.kind, self.words, self.prefix, self.group = kind, words, list(prefix), group
 
     def close(self):
         if self.group:
@@ -191,8 +268,9 @@ def throttled(group, limits, procs):
             group.rmdir()
         return None
     move = f'echo $$ >"{group / procs}" && exec "$@"'
-    return Disk(f"a cgroup with {Disk.BYTES_PER_S / 1e6:.0f} MB/s and {Disk.OPERATIONS_PER_S} "
-                f"operations per second each way: {group}", ["sh", "-c", move, "sh"], group)
+    return Disk("cgroup", f"a cgroup with {Disk.BYTES_PER_S / 1e6:.0f} MB/s and "
+                f"{Disk.OPERATIONS_PER_S} operations per second each way: {group}",
+                ["sh", "-c", move, "sh"], group)
 
 
 def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
@@ -208,13 +286,13 @@ def slow_disk(folder, cgroups=pathlib.Path("/sys/fs/cgroup"), disk=disk_of):
             f"blkio.throttle.{way}_{what}_device": f"{device} {limit}"
             for way in ("read", "write") for what, limit in (("bps", size), ("iops", count))},
             "cgroup.procs")
-    return made or Disk("ionice's idle class: no cgroup with a limit can be made",
+    return made or Disk("ionice", "ionice's idle class: no cgroup with a limit can be made",
                         ["ionice", "-c3"])
 
 
 @contextlib.contextmanager
 def busy_processes(count):
-    """Processes that use a core each. They end with this one, even if it is killed."""
+    """Starts processes that use one core each. They end when this process ends or is killed."""
     spin = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n  sum(range(100_000))"
     started = [subprocess.Popen([sys.executable, "-c", spin, str(os.getpid())])
                for _ in range(count)]
@@ -228,7 +306,7 @@ def busy_processes(count):
 
 @contextlib.contextmanager
 def cores(wanted):
-    """What is started inside runs on these cores only."""
+    """Processes that are started inside run on these cores only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, wanted)
     try:
@@ -243,7 +321,7 @@ def seed_of(base, number):
 
 
 def shuffled(seed):
-    """The environment in which tests run in an order that the seed decides: testing/shuffled.py."""
+    """The environment in which a seed decides the order of tests (testing/shuffled.py)."""
     paths = [str(ROOT / "testing"), *filter(None, [os.environ.get("PYTHONPATH")])]
     options = [*filter(None, [os.environ.get("PYTEST_ADDOPTS")]), "-p shuffled"]
     return {**os.environ, "GTEST_SHUFFLE": "1", "GTEST_RANDOM_SEED": str(seed),
@@ -251,19 +329,32 @@ def shuffled(seed):
             "PYTEST_ADDOPTS": " ".join(options)}
 
 
+@dataclasses.dataclass
+class Plan:
+    """The things that all rounds of a run share."""
+
+    folder: pathlib.Path
+    disk: Disk
+    deadline: Deadline
+    names: set  # All tests of the build: fixtures bring in tests that are left out.
+    keys: dict  # Name -> key, for each test that is to run.
+    results: Results
+
+
 class Round:
     """One round of the tests that are left."""
 
-    def __init__(self, number, seed, core):
-        self.number, self.seed, self.core = number, seed, core
+    def __init__(self, number, seed, core, plan):
+        self.number, self.seed, self.core, self.plan = number, seed, core, plan
 
-    def run(self, todo, keys, folder, disk, results):
-        """Runs the tests `todo`. False if some were not run."""
+    def run(self, todo):
+        """Runs the tests `todo`. False if some could not be run."""
+        plan = self.plan
         places = "one core" if self.core is not None else "all cores"
         print(f"== round {self.number}: {len(todo)} tests, seed {self.seed}, {places}", flush=True)
-        command = [*disk.prefix, "ctest", "--test-dir", str(folder / "tests"), "-j", str(JOBS),
-                   "--output-on-failure", "--schedule-random", "--no-tests=error", "-R",
-                   "^(" + "|".join(map(re.escape, todo)) + ")$"]
+        command = [*plan.disk.prefix, "ctest", "--test-dir", str(plan.folder / "tests"),
+                   "-j", str(JOBS), "--output-on-failure", "--schedule-random", "--no-tests=error",
+                   "-R", "^(" + "|".join(map(re.escape, todo)) + ")$"]
         wanted = os.sched_getaffinity(0) if self.core is None else {self.core}
         with cores(wanted), busy_processes(BUSY_PROCESSES):
             with subprocess.Popen(command, env=shuffled(self.seed), stdout=subprocess.PIPE,
@@ -271,37 +362,60 @@ class Round:
                                   start_new_session=True) as running:
                 try:
                     left = set(todo)
-                    for result in ctest_output.results_in(running.stdout, keys):
-                        if result[0] in left and self._keep(result, keys, folder, results):
+                    for result in ctest_output.Reader(plan.names).results(running.stdout):
+                        if result[0] in left and self._keep(*result):
                             left.discard(result[0])
                 except BaseException:
                     os.killpg(running.pid, signal.SIGKILL)
                     raise
+        if plan.deadline.passed():  # A test behind a fixture that did not begin is left, too.
+            return True
         for name in sorted(left):
             print(f"not run: {name}", flush=True)
         return not left
 
-    def _keep(self, result, keys, folder, results):
-        name, status, seconds, output = result
-        state = ctest_output.state_of(status)
-        print(f"  {state or 'not run'} {name} {seconds:.1f} s", flush=True)
-        record = {"test": name, "round": self.number, "key": keys[name], "state": state,
-                  "seed": self.seed, "seconds": seconds}
-        if state is None:
-            print(output, flush=True)
+    def _keep(self, name, status, seconds, output):
+        """Keeps the result of a test. False if the test was not run."""
+        plan = self.plan
+        if plan.deadline.kept_back(name):
             return False
+        state = ctest_output.state_of(status)
+        if state is None:
+            if not plan.deadline.passed():
+                print(f"  not run {name}\n{output}", flush=True)
+            return False
+        print(f"  {state} {name} {seconds:.1f} s", flush=True)
+        record = {"test": name, "round": self.number, "key": plan.keys[name], "state": state,
+                  "seed": self.seed, "seconds": seconds}
         if state == "failed":
-            log = folder / "logs" / f"{name}-round-{self.number}.log"
+            log = plan.folder / "logs" / f"{name}-round-{self.number}-seed-{self.seed}.log"
             log.parent.mkdir(exist_ok=True)
             log.write_text(f"{status}, seed {self.seed}\n{output}", encoding="utf-8")
             record |= {"status": ctest_output.plain(status), "log": str(log),
                        "cases": ctest_output.cases_in(output)}
-        results.add(record)
+        plan.results.add(record)
         return True
 
 
-def summary(records, rounds, tests, left_out, base_seed):
-    """Prints what was run, for a reader and for scripts/long_runs.py."""
+def run_rounds(rounds, base, plan):
+    """Runs the tests that are left, round by round. False if some could not be run."""
+    whole = True
+    for number in range(1, rounds + 1):
+        todo = [name for name, key in plan.keys.items()
+                if (name, number, key) not in plan.results.known]
+        if plan.deadline.passed():
+            break
+        if todo:
+            core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
+            whole &= Round(number, seed_of(base, number), core, plan).run(todo)
+    return whole
+
+
+def summary(records, rounds, tests, left_out, base_seed, early=False):
+    """Prints the results, for a reader and for scripts/long_runs.py. False if a test failed.
+
+    A run that ends `early` by STRESS_SECONDS counts nothing: it gets no line in a table.
+    """
     states = [record["state"] for record in records]
     failures = [record for record in records if record["state"] == "failed"]
     print(f"\nstress: {len(records):,} runs of {tests} tests in {rounds} rounds: "
@@ -314,6 +428,15 @@ def summary(records, rounds, tests, left_out, base_seed):
         print(f"failed: {record['test']}, round {record['round']}, seed {record['seed']}: "
               f"{record['status']}; {' '.join(record['cases']) or 'no test named'}; "
               f"{record['log']}")
+    if early:
+        left = [tests - sum(record["round"] == number for record in records)
+                for number in range(1, rounds + 1)]
+        first = next(number for number, count in enumerate(left, 1) if count)
+        print(f"stress: the time is over: {left.count(0)} of {rounds} rounds are done. "
+              f"{sum(left):,} of {tests * rounds:,} runs are left: {left[first - 1]} of round "
+              f"{first}, {sum(left[first:]):,} of later rounds. The same call goes on with them.")
+        print(f"ATTNDB_LEFT {sum(left)} runs")
+        return not failures
     print(f"ATTNDB_SEED={base_seed}")
     print(f"ATTNDB_COUNT {rounds} rounds")
     print(f"ATTNDB_COUNT {tests} tests")
@@ -324,7 +447,7 @@ def summary(records, rounds, tests, left_out, base_seed):
 
 
 def base_seed_of(folder):
-    """STRESS_SEED; else that of the run that this one goes on with; else one that is drawn."""
+    """STRESS_SEED. If that is not set, the last run's seed. If there is none, a random one."""
     path = folder / "seed"
     text = os.environ.get("STRESS_SEED") or (path.read_text() if path.exists() else "")
     seed = int(text) if text else random.SystemRandom().randint(1, MAX_GTEST_SEED)
@@ -355,27 +478,28 @@ def main():
     args = parser.parse_args()
     build, folder = args.build.resolve(), args.out
     rounds = int(os.environ.get("STRESS_ROUNDS") or 20)
+    seconds = os.environ.get("STRESS_SECONDS")
     wanted, left_out, entries = chosen(build, os.environ.get("STRESS_TESTS", ""))
-    write_tree([entry for entry in entries if entry.command], folder / "tests")
-    base, results, known = base_seed_of(folder), Results(folder / "results.jsonl"), {}
-    keys = {entry.name: key_of(entry, build, known) for entry in wanted}
-    disk = slow_disk(folder) if args.disk == "slow" else Disk("as it is")
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = Deadline(folder, int(seconds) if seconds else None)
+    write_tree([entry for entry in entries if entry.command], folder / "tests", deadline.gated)
+    base, known = base_seed_of(folder), {}
+    disk = slow_disk(folder) if args.disk == "slow" else Disk("as-is", "as it is")
     print(f"disk: {disk.words}\nseed: {base}", flush=True)
-    whole = True
     # SIGTERM acts as Ctrl-C does: the processes that were started are ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number in range(1, rounds + 1):
-            todo = [name for name, key in keys.items() if (name, number, key) not in results.known]
-            core = max(os.sched_getaffinity(0)) if number % 2 == 0 else None
-            if todo:
-                one = Round(number, seed_of(base, number), core)
-                whole &= one.run(todo, keys, folder, disk, results)
+        plan = Plan(folder, disk, deadline, {entry.name for entry in entries},
+                    {entry.name: key_of(entry, build, known, base, disk.kind) for entry in wanted},
+                    Results(folder / "results.jsonl"))
+        whole = run_rounds(rounds, base, plan)
     except KeyboardInterrupt:
-        sys.exit("stress: broken off; the same call goes on with what is left")
+        sys.exit("stress: broken off; the same call goes on with the tests that are left")
     finally:
         disk.close()
-    passed = summary(results.of(keys, rounds), rounds, len(keys), left_out, base)
+    records = plan.results.of(plan.keys, rounds)
+    early = deadline.passed() and len(records) < rounds * len(plan.keys)
+    passed = summary(records, rounds, len(plan.keys), left_out, base, early)
     sys.exit(0 if passed and whole else 1)
 
 

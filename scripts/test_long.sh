@@ -18,9 +18,10 @@
 #   tsan          all tests of the C++ library that run in several threads, under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
 #   stress        every test of the release build 20 times, on a machine that is made slow and busy;
-#                 a day on 2 cores: a run that was broken off goes on with the rounds that are left.
-#                 STRESS_ROUNDS=3 and STRESS_TESTS=regex run less (scripts/stress.py). The build
-#                 `asan` is left out: it has the same programs, at several times the cost
+#                 a day on 2 cores. STRESS_ROUNDS=3 and STRESS_TESTS=regex run less. A run that is
+#                 broken off, or that STRESS_SECONDS=3000 ends, writes no line: the next call runs
+#                 the tests that are left (scripts/stress.py). The build `asan` is left out: it has
+#                 the same programs, at several times the cost
 #
 # Each part that passes writes its line into the table of docs/testing.md, so that a run that was
 # broken off goes on with the parts that are left. Logs: build/long/PART.log.

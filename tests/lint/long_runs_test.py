@@ -191,6 +191,12 @@ class TableTest(unittest.TestCase):
         self.assertIn("nothing was run", done.stderr)
         self.assertEqual(page, PAGE)
 
+    def test_a_run_that_ended_early_writes_no_line_and_is_no_error(self):
+        done, page = self.run_on("stress: the time is over\nATTNDB_LEFT 37 runs\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("37 runs are left", done.stdout)
+        self.assertEqual(page, PAGE)
+
 
 class TreeTest(unittest.TestCase):
     def test_the_page_has_one_line_for_each_part(self):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Goal: `make minutes` says how long each step and program of the last whole runs took, and writes
-this machine's tables into docs/testing.md without touching another's.
+this machine's tables into docs/testing.md without touching another's. `--edits` measures
+`make check` after an edit, and restores the source in every case.
 
 Method: scripts/step.sh as it is; records and pages made here; the Makefile of the tree with
 scripts that only say what they were called with.
@@ -11,9 +12,11 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -152,6 +155,24 @@ class PageTest(unittest.TestCase):
         page = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
         self.assertIn("| `make test` | 810 |", self.written(page, whole_test(machine="new")))
 
+    def test_an_edit_has_a_row_behind_its_command(self):
+        def edit(source, seconds):
+            goal = f"check after an edit of {source}"
+            return [record(goal, "check", 0, seconds), note(goal, compiled="release 2 1"),
+                    note(goal, tests="3 of 120")]
+        server, planner = "server/batch/scheduler.cc", "src/planner/plan_layer.cc"
+        page = self.written(PAGE, [*whole_test(), *edit(server, 9)])
+        page = self.written(page, [record("check", "check", 0, 90), *edit(planner, 12)])
+        rows = [row for row in page.splitlines() if row.startswith("| `make ")]
+        self.assertEqual([row.split(" | ")[:3] for row in rows], [
+            ["| `make check`", "90", "all was set up; nothing compiled"],
+            [f"| `make check` after an edit of `{planner}`", "12",
+             "3 files compiled; 3 of 120 unit tests run"],
+            [f"| `make check` after an edit of `{server}`", "9",
+             "3 files compiled; 3 of 120 unit tests run; no test of the server: it needs "
+             "llama.cpp"],
+            ["| `make test`", "810", "set up: engine; 7 files compiled, 300 from ccache"]])
+
 
 class CommandTest(unittest.TestCase):
     def minutes(self, lines, *options):
@@ -220,6 +241,88 @@ class MakefileTest(unittest.TestCase):
             self.assertNotIn("run_tests.py --jobs", ran)
             self.assertFalse(runs[0].whole())
         self.assertEqual(self.make("test", "run_tests.py --jobs")[0], 2)
+
+
+class EditsTest(unittest.TestCase):
+    """minutes.py --edits in a tree whose scripts/check.sh writes down the sources that it sees."""
+
+    CHECK = """\
+#!/bin/sh
+tail -qn 1 src/planner/*.cc src/store/*.cc server/batch/*.cc | tr '\\n' '|' >>seen
+echo >>seen
+echo "3 of 120 tests can have changed"
+if grep -q kEdit src/store/*.cc; then
+  if [ -e waits ]; then touch begun; exec sleep 1000; fi
+  [ ! -e fails ]
+fi
+"""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        for path in ("Makefile", "scripts/step.sh", "scripts/minutes.py", "scripts/long_runs.py",
+                     "python/tests/hf/sizes.py"):
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, self.root / path)
+        for name, text in (("check.sh", self.CHECK), ("setup.sh", "#!/bin/sh\n")):
+            (self.root / "scripts" / name).write_text(text)
+            (self.root / "scripts" / name).chmod(0o755)
+        for path in minutes.EDITED:
+            (self.root / path).parent.mkdir(parents=True)
+            (self.root / path).write_text(f"{path}\n")
+        (self.root / "page.md").write_text(PAGE)
+
+    def start(self):
+        return subprocess.Popen([sys.executable, "-B", self.root / "scripts/minutes.py", "--edits",
+                                 "--page", self.root / "page.md"], text=True, env=outside(),
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def edits(self, status):
+        process = self.start()
+        output = process.communicate(timeout=120)[0]
+        self.assertEqual(process.returncode, status, output)
+        for path in minutes.EDITED:
+            self.assertEqual((self.root / path).read_text(), f"{path}\n")
+        return (self.root / "page.md").read_text(), output
+
+    def test_each_edit_is_measured_alone_and_undone(self):
+        page, output = self.edits(0)
+        for path in minutes.EDITED:
+            self.assertIn(f"| `make check` after an edit of `{path}` | 0 | 0 files compiled; 3 of "
+                          "120 unit tests run", page)
+        self.assertEqual(page.count("`make check`"), 3)  # Those before the edits have no row.
+        seen = (self.root / "seen").read_text().splitlines()
+        edited = [[at for at, line in enumerate(row.split("|")) if "kEditOfMinutes" in line]
+                  for row in seen]
+        self.assertEqual(edited, [[], [0], [], [1], [], [2]], output)
+        self.assertEqual(len(set(re.findall(r"= (\d+);", "".join(seen)))), 3, "from ccache")
+
+    def test_a_check_that_fails_ends_it_and_the_source_is_as_before(self):
+        (self.root / "fails").touch()
+        page, output = self.edits(1)
+        self.assertIn("make check ended with 2", output)
+        self.assertEqual(page, PAGE)
+
+    def test_a_signal_ends_the_check_and_the_source_is_as_before(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            (self.root / "waits").touch()
+            (self.root / "begun").unlink(missing_ok=True)
+            process = self.start()
+            event = (self.root / "begun").exists
+            deadline = time.monotonic() + 60
+            while not event() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self.assertTrue(event())
+            process.send_signal(number)
+            process.communicate(timeout=60)  # Returns when no child has its output open any more.
+            self.assertNotEqual(process.returncode, 0)
+            self.assertEqual((self.root / "src/store/lookup.cc").read_text(),
+                             "src/store/lookup.cc\n")
+
+    def test_the_sources_are_those_of_the_tree(self):
+        for path in minutes.EDITED:
+            self.assertTrue((ROOT / path).is_file(), path)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ elif action == "long":
 elif action == "skip":
     sys.exit(77)
 elif action:
-    print(action)
+    print(action.replace("|", chr(10)))
     sys.exit(1)
 """
-NAMES = ("plain", "shard_1", "digest_test_2", "faults", "set_up", "needs_a", "needs_b")
+NAMES = ("plain", "shard_1", "digest_test_99", "faults", "set_up", "needs_a", "needs_b")
 PROPERTIES = {"faults": 'LABELS "slow;crash"', "set_up": "FIXTURES_SETUP store",
               "needs_a": "FIXTURES_REQUIRED store", "needs_b": "FIXTURES_REQUIRED store",
               "shard_1": "SKIP_RETURN_CODE 77"}
@@ -156,8 +156,12 @@ class RunTestsTest(unittest.TestCase):
         self.assert_red_at_once("plain", "==7==ERROR: AddressSanitizer: heap-use-after-free",
                                 "a sanitizer's report")
 
+    def test_a_sanitizers_report_behind_the_lines_of_an_inner_ctest_is_red_at_once(self):
+        self.assert_red_at_once("shard_1", "      Start 1: inner|100% tests passed, 0 tests failed "
+                                "out of 1|ERROR: LeakSanitizer: x", "a sanitizer's report")
+
     def test_a_digest_is_red_at_once(self):
-        self.assert_red_at_once("digest_test_2", "differs", "a test of this kind is never run")
+        self.assert_red_at_once("digest_test_99", "differs", "a test of this kind is never run")
 
     def test_a_label_is_red_at_once(self):
         self.assert_red_at_once("faults", "lost", "a test of this kind is never run again")
@@ -218,18 +222,47 @@ class WhyOnceTest(unittest.TestCase):
     def test_an_ordinary_failure_may_be_chance(self):
         for output in ("", "Expected equality of these values:\n  1\n  2\n[  FAILED  ] A.B\n",
                        "AssertionError: 1 != 0", "exit code 1", "returned -1", "-9 != 0",
+                       "exit code -9", "exited with -15", "exit 137", "exit status 143", "exit 13",
+                       "returned 134 tokens", "134 != 140", "134 != 0.5", "-4.5 != 1", "x-11 == 3",
+                       "status 404", "code 1390", "signal 15", "signal 9", "(134, 2) != (135, 2)",
+                       "operation_aborted", "ConnectionAbortedError: [Errno 103]", "it aborted",
+                       "double free_share = 0.1;", "free()", "Assertions failed", "returncode=1",
+                       "-6 of 11", "line 139", "Error 2", "exit_code=4)", "core", "a bus error",
                        "[  FAILED  ] A.KeepsTheLastBlock\n"):
             self.assertIsNone(self.why(output), output)
 
-    def test_what_shows_that_a_process_died_is_not_chance(self):
+    def test_a_sanitizers_report_is_not_chance(self):
         for output in ("==1==ERROR: LeakSanitizer: detected memory leaks",
                        "x.cc:3:4: runtime error: signed integer overflow",
-                       "WARNING: ThreadSanitizer: data race",
-                       "attndb: src/a.cc:3: check failed: x", "Segmentation fault (core dumped)",
+                       "WARNING: ThreadSanitizer: data race"):
+            self.assertIn("a sanitizer's report", self.why(output) or "", output)
+
+    def test_what_shows_that_a_process_died_is_not_chance(self):
+        for output in ("attndb: src/a.cc:3: check failed: x", "Segmentation fault (core dumped)",
                        "died with <Signals.SIGSEGV: 11>", "AssertionError: -11 != 0",
-                       "assert -6 == 0", "AssertionError: 0 != -6 : exit code -6"):
-            self.assertIn("report" if "anitizer" in output or "runtime" in output else "died",
-                          self.why(output) or "", output)
+                       "assert -6 == 0", "AssertionError: 0 != -6 : exit code -6",
+                       "CMake Error: x: Subprocess aborted", "1/2 Test #1: x ...***Exception: Ill",
+                       "\t  6 - f (SEGFAULT)", "a SegFault", "Illegal instruction", "Bus error",
+                       "Floating point exception", "Fatal Python error: Aborted",
+                       "terminate called after throwing an instance of 'std::bad_alloc'",
+                       "terminate called without an active exception",
+                       "pure virtual method called", "*** stack smashing detected ***: terminated",
+                       "*** buffer overflow detected ***: terminated",
+                       "double free or corruption (!prev)",
+                       "free(): double free detected in tcache 2", "free(): invalid pointer",
+                       "malloc(): unaligned tcache chunk detected", "corrupted size vs. prev_size",
+                       "corrupted double-linked list", "munmap_chunk(): invalid pointer",
+                       "x: a.c:3: f: Assertion `n > 0' failed.",
+                       "Assertion '__n < this->size()' failed.",
+                       "ggml.c:7: GGML_ASSERT(a == b) failed", "exited with -11", "code -11",
+                       "exit 139", "134 != 0", "0 != 134", "assert 139 == 11", "exit code: 139",
+                       "returned non-zero exit status 139", "returncode=-11, stdout=''",
+                       "returncode=134", "exitcode = -6", "'exit_code': -11", "rc=139",
+                       "a server ended with -6", "return code -8", "returned -11", "Exit code 136",
+                       "make: *** [Makefile:7: x] Error 139", "killed by signal 11", "(signal: 6)",
+                       "Tuples differ: (-11, '') != (0, '')", "assert (139, 'a') == (0, 'b')",
+                       "status 132", "ended by signal (11)"):
+            self.assertIn("died", self.why(output) or "", output)
 
     def test_tests_of_kills_power_cuts_digests_and_upgrades_have_one_run(self):
         for name in ("digest_test_1", "digest_test", "upgrade_test", "server_load",
@@ -261,15 +294,48 @@ class ClosingLineTest(unittest.TestCase):
 
 
 class OutputTest(unittest.TestCase):
+    RUN = ("      Start  1: a\n", " 1/3 Test  #1: a ........***Failed    0.01 sec\n", "said\n",
+           "      Start  2: b\n", "2/3 Test #2: b .....   Passed    0.50 sec\n",
+           "3/3 Test #3: c .....***Timeout 9.00 sec\n", "late\n", "\n",
+           "33% tests passed, 2 tests failed out of 3\n", "\n", "The following tests FAILED:\n")
+    # A test that runs ctest prints such lines. Its tests may have names of this tree's tests.
+    INNER = ("      Start 1: inner\n", "      Start 1: a\n",
+             " 1/9 Test #7: inner ......   Passed    0.00 sec\n",
+             " 2/9 Test #8: a ..........   Passed    0.00 sec\n",
+             " 3/9 Test #9: c ..........   Passed    0.00 sec\n",
+             "0% tests passed, 9 tests failed out of 9\n",
+             "100% tests passed, 0 tests failed out of 3\n", "ERROR: AddressSanitizer: leaks\n")
+
+    def read(self, *lines, names="abc"):
+        reader = ctest_output.Reader(set(names))
+        results = list(reader.results(lines))
+        return results, reader.closing and reader.closing[0]
+
     def test_the_output_of_a_failure_ends_where_ctest_speaks_again(self):
-        lines = ["      Start  1: a\n", " 1/3 Test  #1: a ........***Failed    0.01 sec\n",
-                 "said\n", " 7/9 Test #7: inner ......   Passed    0.00 sec\n",
-                 "      Start  2: b\n", "2/3 Test #2: b .....   Passed    0.50 sec\n",
-                 "3/3 Test #3: c .....***Timeout 9.00 sec\n", "late\n", "\n",
-                 "33% tests passed, 2 tests failed out of 3\n"]
-        self.assertEqual(list(ctest_output.results_in(lines, {"a", "b", "c"})), [
-            ("a", "***Failed", 0.01, "said\n 7/9 Test #7: inner ......   Passed    0.00 sec\n"),
-            ("b", "Passed", 0.5, ""), ("c", "***Timeout", 9.0, "late\n\n")])
+        results, closing = self.read(*self.RUN)
+        self.assertEqual(results, [("a", "***Failed", 0.01, "said\n"), ("b", "Passed", 0.5, ""),
+                                   ("c", "***Timeout", 9.0, "late\n\n")])
+        self.assertEqual(closing, "33% tests passed, 2 tests failed out of 3")
+
+    def test_the_lines_of_a_ctest_within_a_test_do_not_end_its_output(self):
+        for at in (3, 7):  # In the output of `a`, and in that of the last test.
+            results, closing = self.read(*self.RUN[:at], *self.INNER, *self.RUN[at:])
+            self.assertEqual([result[0] for result in results], list("abc"))
+            output = results[0 if at == 3 else 2][3]
+            self.assertTrue(output.startswith(self.RUN[at - 1] + "".join(self.INNER)), output)
+            self.assertNotIn("33%", output)
+            self.assertEqual(closing, "33% tests passed, 2 tests failed out of 3")
+
+    def test_a_run_that_was_killed_has_no_closing_line(self):
+        results, closing = self.read(*self.RUN[:3], *self.INNER)
+        self.assertEqual(results[0][3], "said\n" + "".join(self.INNER))
+        self.assertIsNone(closing)
+
+    def test_ctest_does_not_count_a_test_that_is_disabled(self):
+        _, closing = self.read("1/2 Test #1: a .....***Not Run (Disabled) 0.00 sec\n",
+                               "2/2 Test #2: b ..... Passed 0.00 sec\n", "\n",
+                               "100% tests passed, 0 tests failed out of 1\n")
+        self.assertEqual(closing, "100% tests passed, 0 tests failed out of 1")
 
     def test_states_are_those_of_ctest(self):
         states = {"Passed": "passed", "***Failed": "failed", "***Exception: SegFault": "failed",

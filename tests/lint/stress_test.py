@@ -17,11 +17,13 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "testing")]
 
 import ctest_output  # noqa: E402
+import run_changed  # noqa: E402
 import shuffled  # noqa: E402
 import stress  # noqa: E402
 
@@ -44,6 +46,8 @@ if kind == "signal":
     os.kill(os.getpid(), signal.SIGSEGV)
 if kind == "long":
     time.sleep(600)
+if kind == "late":  # The time of the run is over now.
+    (here / "build/long/stress/deadline").write_text("0")
 """
 NAMES = ("one", "two", "needs_model", "lint_x", "rooms_test")
 PROPERTIES = {"lint_x": "LABELS lint", "needs_model": "FIXTURES_REQUIRED model SKIP_RETURN_CODE 77",
@@ -69,12 +73,12 @@ class StressTest(unittest.TestCase):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def start(self, **environment):
+    def start(self, disk="as-is", **environment):
         outside = {name: value for name, value in os.environ.items()
                    if not name.startswith(("ATTNDB_", "GTEST_", "CTEST_", "STRESS_"))}
         return subprocess.Popen(
             [sys.executable, "-B", self.root / "scripts/stress.py", self.root / "build/release",
-             "--disk", "as-is"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             "--disk", disk], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**outside, "STRESS_ROUNDS": "2", "STRESS_SEED": "5", **environment})
 
     def stress(self, status=0, **environment):
@@ -127,10 +131,69 @@ class StressTest(unittest.TestCase):
         self.assertIn("6 passed", self.stress())
         self.assertEqual(len(self.runs("one")), 4)
 
+    def test_another_seed_runs_every_test_again_and_the_first_one_none(self):
+        self.write("fails", '{"one 1": "case"}')
+        self.stress(status=1)
+        output = self.stress(STRESS_SEED="6")
+        self.assertIn("6 passed, 0 skipped, 0 failed", output)
+        self.assertIn("ATTNDB_SEED=6\n", output)
+        self.assertEqual([run[1] for run in self.runs("one")],
+                         [str(stress.seed_of(base, number)) for base in (5, 6)
+                          for number in (1, 2)])
+        self.assertIn("1 failed", self.stress(status=1))
+        self.assertEqual(len(self.runs("one")), 4)
+
+    def test_a_run_on_a_slow_disk_does_not_count_results_of_a_fast_one(self):
+        self.stress()
+        self.assertIn("6 passed", self.stress(disk="slow"))
+        self.assertEqual([len(self.runs(name)) for name in ("one", "needs_model")], [4, 4])
+
     def test_more_rounds_run_only_those_that_are_left(self):
         self.stress()
         self.stress(STRESS_ROUNDS="3")
         self.assertEqual([len(self.runs(name)) for name in ("one", "needs_model")], [3, 3])
+
+    def test_when_the_time_is_over_no_test_begins_and_the_same_call_goes_on(self):
+        self.write("fails", '{"two 1": "late"}')  # needs_model comes after it.
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("passed two", output)
+        self.assertEqual([len(self.runs(name)) for name in ("two", "needs_model")], [1, 0])
+        self.assertIn("the time is over: 0 of 2 rounds are done. 3 of 4 runs are left: 1 of round "
+                      "1, 2 of later rounds.", output)
+        self.assertIn("ATTNDB_LEFT 3 runs\n", output)
+        self.assertNotIn("ATTNDB_COUNT", output)
+        self.assertNotIn("not run", output)
+        self.write("fails", "{}")
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("4 runs of 2 tests in 2 rounds: 4 passed", output)
+        self.assertIn("ATTNDB_COUNT 2 rounds\n", output)
+        self.assertNotIn("ATTNDB_LEFT", output)
+        self.assertEqual(len(self.runs("needs_model")), 2)
+
+    def test_a_test_that_would_pass_by_failing_is_no_result_when_it_did_not_begin(self):
+        tree = self.root / "build/release/CTestTestfile.cmake"
+        tree.write_text(tree.read_text() +
+                        "set_tests_properties(needs_model PROPERTIES WILL_FAIL ON)\n")
+        self.write("fails", '{"two 1": "late"}')
+        output = self.stress(STRESS_SECONDS="3600", STRESS_TESTS="^(two|needs_model)$")
+        self.assertIn("3 of 4 runs are left", output)
+        self.assertEqual(len(self.runs("needs_model")), 0)
+
+    def test_a_failure_before_the_time_is_over_is_a_failure(self):
+        self.write("fails", '{"one 1": "case"}')
+        self.stress(status=1, STRESS_TESTS="^one$", STRESS_ROUNDS="1")
+        output = self.stress(status=1, STRESS_TESTS="^one$", STRESS_SECONDS="0")
+        self.assertIn("failed: one, round 1", output)
+        self.assertIn("1 of 2 rounds are done. 1 of 2 runs are left: 1 of round 2, 0 of", output)
+        self.assertEqual(len(self.runs("one")), 1)
+
+    def test_a_deadline_comes_after_its_seconds(self):
+        before = int(time.time())
+        deadline = stress.Deadline(self.root, 60)
+        self.assertIn(int((self.root / "deadline").read_text()) - before, range(60, 120))
+        self.assertFalse(deadline.passed())
+        self.assertTrue(stress.Deadline(self.root, 0).passed())
+        self.assertFalse(stress.Deadline(self.root, None).passed())
 
     def test_a_run_that_is_broken_off_ends_what_it_started_and_goes_on_later(self):
         self.write("fails", '{"needs_model 1": "long"}')
@@ -141,7 +204,7 @@ class StressTest(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=60)[0]
         self.assertNotEqual(process.returncode, 0)
-        self.assertIn("goes on with what is left", output)
+        self.assertIn("goes on with the tests that are left", output)
         self.assertEqual(self.processes(), [])
         self.stress(STRESS_TESTS="^(two|needs_model)$")
         self.assertEqual(len(self.runs("needs_model")), 3)
@@ -191,15 +254,76 @@ class TreeTest(unittest.TestCase):
 
 
 class KeyTest(unittest.TestCase):
-    def test_a_program_that_starts_another_depends_on_it(self):
-        with tempfile.TemporaryDirectory() as folder:
-            build = pathlib.Path(folder).resolve()
-            (build / "bin").mkdir()
-            starter, worker = build / "bin/starter", build / "bin/worker"
-            starter.write_bytes(b"\x7fELF\0" + f"{worker}".encode() + b"\0and more")
-            worker.write_bytes(b"1")
-            self.assertEqual(stress.programs_named_by(starter, build, {}), [str(worker)])
-            self.assertEqual(stress.programs_named_by(worker, build, {}), [])
+    """A tree with a build, in which a key is taken before and after a change."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        self.build = self.root / "build/release"
+        for module in (stress, run_changed):
+            patch = unittest.mock.patch.object(module, "ROOT", self.root)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def write(self, path, data):
+        path = self.root / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    def key(self, *words):
+        return stress.key_of(ctest_output.Entry({"name": "x", "command": list(map(str, words))}),
+                             self.build, {})
+
+    def assert_depends(self, command, path, depends=True):
+        before = self.key(*command)
+        self.write(path, (self.root / path).read_bytes() + b" changed")
+        compare = self.assertNotEqual if depends else self.assertEqual
+        compare(before, self.key(*command), path)
+
+    def test_a_program_depends_on_those_whose_paths_are_in_it_and_on_what_they_start(self):
+        starter = self.write("build/release/bin/starter",
+                             b"\x7fELF\0" + f"{self.build}/bin/worker".encode() + b"\0and more")
+        worker = self.write("build/release/bin/worker", f"{self.build}/bin/helper")
+        self.write("build/release/bin/helper", "1")
+        self.assert_depends([starter], "build/release/bin/worker")
+        self.assert_depends([worker], "build/release/bin/starter", depends=False)
+        self.write("build/release/bin/worker", f"{self.build}/bin/helper\0")
+        self.assert_depends([starter], "build/release/bin/helper")
+
+    def test_the_command_line_depends_on_the_programs_beside_it_that_its_commands_become(self):
+        attndb = self.write("build/release/bin/attndb", "no path of another")
+        script = self.write("tests/server/tls_test.py", "import server_case\n")
+        for name in ("attndb-server", "attndb-simulate", "attndb_test"):
+            self.write(f"build/release/bin/{name}", "1")
+        for command in ([attndb, "ls"], ["python3", "-B", script, "--attndb", attndb]):
+            self.assert_depends(command, "build/release/bin/attndb-server")
+            self.assert_depends(command, "build/release/bin/attndb-simulate")
+            self.assert_depends(command, "build/release/bin/attndb_test", depends=False)
+
+    def test_a_program_that_starts_the_command_line_depends_on_the_server(self):
+        starter = self.write("build/release/bin/starter", f"{self.build}/bin/attndb")
+        self.write("build/release/bin/attndb", "1")
+        self.write("build/release/bin/attndb-server", "1")
+        self.assert_depends([starter], "build/release/bin/attndb-server")
+
+    def test_a_script_depends_on_the_programs_that_it_names(self):
+        script = self.write("tests/server/load_test.py",
+                            'judge = pathlib.Path(binary()).with_name("judge_turns")\n')
+        self.write("build/release/bin/judge_turns", "1")
+        self.assert_depends(["python3", script], "build/release/bin/judge_turns")
+
+    def test_a_test_of_the_package_depends_on_what_is_installed(self):
+        python = self.write(".deps/venv/bin/python", "1")
+        core = ".deps/venv/lib/python3.11/site-packages/attndb/_core.so"
+        self.write(core, "1")
+        self.write("python/tests/core/a_test.py", "import attndb\n")
+        self.assert_depends([python, "-m", "pytest", self.root / "python/tests/core"], core)
+        client = self.write("tests/server/tls_test.py", 'PYTHON = ROOT / ".deps/venv/bin/python"\n')
+        self.assert_depends(["python3", client], core)
+        other = self.write("tests/cli/other_test.py", "import cli_case\n")
+        self.assert_depends(["python3", other], core, depends=False)
 
     def test_arguments_name_files_behind_an_equals_sign_and_in_the_working_folder(self):
         with tempfile.TemporaryDirectory() as folder:
