@@ -1,4 +1,4 @@
-// What tests wait for: something that one thread does, or that becomes true; and how long.
+// Helpers for tests that wait: for an event of another thread, or for a condition.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_TESTING_EVENT_H_
