@@ -136,7 +136,7 @@ void ReportDisk(const std::string& folder, bool fast, Report* report) {
 void ReportPrices(const DB& db, bool fast, Report* report) {
   const Result<MachineProfile> machine = db.Machine(/*measure=*/!fast);
   if (!machine.ok()) return report->Warn(machine.status().message());
-  report->json["machine"]["plan_prices"] = ReadJson(machine->ToJson());
+  report->json["machine"]["plan_prices"] = ReadOwnJson(machine->ToJson());
   if (!machine->measured) {
     report->Add("plan prices", "fixed: this machine was not measured yet");
     return;

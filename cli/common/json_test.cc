@@ -39,10 +39,14 @@ TEST(CliJsonTest, AnObjectOfFieldsIsThatOfAnInitializerList) {
   EXPECT_EQ(Dump(JsonObject({})), "{}");
 }
 
-TEST(CliJsonTest, ReadsATextOrDiscardsIt) {
-  EXPECT_EQ(Dump(ReadJson(R"({"z": [1, 2.0], "a": "b"})")), R"({"z":[1,2.0],"a":"b"})");
-  EXPECT_TRUE(ReadJson("{").is_discarded());
-  EXPECT_TRUE(ReadJson("").is_discarded());
+TEST(CliJsonTest, ReadsATextThatIsJsonAndNoOther) {
+  const std::string text = R"({"z": [1, 2.0], "a": "b"})";
+  EXPECT_EQ(Dump(ReadJson(text).value()), R"({"z":[1,2.0],"a":"b"})");
+  EXPECT_EQ(Dump(ReadOwnJson(text)), Dump(ReadJson(text).value()));
+  for (const char* const other : {"", "{", "{} x", "nan"}) {
+    EXPECT_FALSE(ReadJson(other).has_value()) << other;
+    EXPECT_THROW(ReadOwnJson(other), Json::parse_error) << other;
+  }
 }
 
 }  // namespace
