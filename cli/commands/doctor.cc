@@ -219,7 +219,7 @@ void ReportPrograms(Report* report) {
   for (const char* name : {kServerProgram, kSimulateProgram}) {
     const std::optional<std::string> path = ProgramBeside(name);
     json[name] = path ? Json(*path) : Json();
-    report->Add(name, path.value_or("not built"));
+    report->Add(name, path.value_or("not built, or it can't be run"));
   }
   report->json["programs"] = std::move(json);
 }
