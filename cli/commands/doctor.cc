@@ -85,13 +85,13 @@ void ReportMachine(bool fast, Report* report) {
   report->json["machine"] = {{"cpu", cpu.model},
                              {"num_cores", cpu.num_cores},
                              {"isa", KernelIsa()},
+                             {"cpu_isa", CpuIsa()},
                              {"instruction_sets", SplitSets(sets)},
                              {"last_cache_bytes", cpu.last_cache_bytes},
                              {"memory_total_bytes", memory.total_bytes},
                              {"memory_available_bytes", memory.available_bytes}};
-  if (std::string_view(KernelIsa()) == "scalar") {
-    report->Warn("the scalar kernels are in use: this CPU has no AVX2, or ATTNDB_ISA forces them");
-  }
+  const std::string slow = SlowKernelsText(KernelIsa(), CpuIsa(), EnvironmentText("ATTNDB_ISA"));
+  if (!slow.empty()) report->Warn(slow);
   if (memory.available_bytes < kGiB) report->Warn("less than 1 GiB of memory is free");
   if (fast) return;
   const uint64_t buffer_bytes = BandwidthBufferBytes(cpu, memory);
@@ -240,7 +240,7 @@ void ReportEnvironment(Report* report) {
   const std::string isa = EnvironmentText("ATTNDB_ISA");
   if (faults.empty() && !isa.empty() && isa != KernelIsa()) {
     report->Warn("ATTNDB_ISA asks for " + isa +
-                 ", which this CPU lacks: " + std::string(KernelIsa()) + " runs");
+                 ", which this CPU or this build lacks: " + std::string(KernelIsa()) + " runs");
   }
 }
 
