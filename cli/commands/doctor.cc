@@ -212,7 +212,7 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   for (const std::string& problem : engine.problems) report->Warn(problem);
 }
 
-// The programs that commands start, which a build may be without.
+// Lists the programs that commands start. A build may lack them.
 void ReportPrograms(Report* report) {
   report->Section("programs");
   Json json = Json::object();

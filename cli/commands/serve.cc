@@ -17,7 +17,7 @@ std::string HowToGetServer() {
          "-DATTNDB_BUILD_SERVER=ON";
 }
 
-// Knows its flags, and leaves the rest to attndb-server.
+// Checks the flags, then becomes attndb-server, which does the work.
 class ServeCommand : public Command {
  public:
   void AddFlags(Flags* flags) override { flags_.AddTo(flags); }

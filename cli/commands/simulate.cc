@@ -14,7 +14,7 @@ std::string HowToGetSimulator() {
   return "install attndb again: each installation puts it beside 'attndb'";
 }
 
-// Knows its flags, and leaves the rest to attndb-simulate.
+// Checks the flags, then becomes attndb-simulate, which does the work.
 class SimulateCommand : public Command {
  public:
   void AddFlags(Flags* flags) override { flags_.AddTo(flags); }

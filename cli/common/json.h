@@ -21,8 +21,8 @@ namespace attndb::cli {
 
 using Json = nlohmann::ordered_json;
 
-// A field's value. Refers to texts, lists and trees, which outlive it. Its destructor is trivial,
-// so the compiler emits no clean-up for the fields of a table.
+// A field's value. Refers to texts, lists and trees, which must outlive it. Its destructor is
+// trivial, so the compiler emits no clean-up for the fields of a table.
 class JsonValue {
  public:
   // NOLINTBEGIN(google-explicit-constructor): a field is written as {"name", value}.

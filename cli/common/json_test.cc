@@ -1,5 +1,6 @@
-// Goal:   an object of fields is the tree that nlohmann's initializer list makes, to the byte.
-// Method: each kind of value beside such a list; texts that are JSON, and that are none.
+// Goal:   JsonObject makes the same bytes as nlohmann's initializer list. A text that is not JSON
+//         is refused.
+// Method: each kind of value in both forms; a table of texts.
 #include "cli/common/json.h"
 
 #include <gtest/gtest.h>

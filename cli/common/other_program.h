@@ -1,4 +1,4 @@
-// Commands whose work is done by another program of attndb: `attndb serve` starts attndb-server.
+// Starts another program of attndb for a command: `attndb serve` becomes attndb-server.
 // A build that does not need such a program compiles none of it.
 //
 // Place:   beside this program's own file, symbolic links followed. This holds in a build, in an

@@ -29,7 +29,7 @@ namespace attndb::kernels {
                                   &kValues,     &kRows,         kInstructionSets};               \
   }
 
-// CMakeLists.txt defines ATTNDB_HAS_AVX2 and so on for the targets that are built.
+// CMakeLists.txt defines ATTNDB_HAS_AVX2 and so on for the targets that the build has.
 ATTNDB_KERNEL_TARGET_(portable)
 #if defined(ATTNDB_HAS_AVX2)
 ATTNDB_KERNEL_TARGET_(avx2)
