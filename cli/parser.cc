@@ -21,7 +21,7 @@ std::string Expected(const std::string& what, const std::string& found) {
   return "expected " + what + ", found '" + found + "'";
 }
 
-// Without digits that say nothing: "0.5", "86400".
+// Writes a number without trailing zeros: "0.5", "86400".
 std::string ToText(double number) {
   std::ostringstream text;
   text << std::setprecision(15) << number;
@@ -63,14 +63,14 @@ bool Is(const CLI::ParseError& error) {
   return dynamic_cast<const Kind*>(&error) != nullptr;
 }
 
-// The innermost command that was found; the program, if none was.
+// Returns the innermost command on the command line, or the program if there is none.
 const CLI::App* CommandOf(const CLI::App& app) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   return command;
 }
 
-// The first word of the command line that nothing takes; empty: there is none.
+// Returns the first unknown word of the command line; empty if there is none.
 std::string FirstUnknown(const CLI::App& app, const std::vector<std::string>& args) {
   const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   const auto found = std::ranges::find_first_of(args, unknown);
@@ -182,7 +182,7 @@ void Flags::Add(const FlagText& text, std::string* value) {
 
 void Flags::Add(const FlagText& text, std::vector<std::string>* values) {
   CLI::Option* const option = app_->add_option(text.names, *values, text.help);
-  // One value each time it is given: what follows is the command's argument.
+  // The option takes one value each time. The next word is the command's argument.
   if (text.names[0] == '-') option->allow_extra_args(false);
   Describe(option, text, group_);
 }

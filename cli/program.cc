@@ -106,7 +106,7 @@ ExitCode RunCommand(const Program& program, Command* command, CommonOptions opti
   const Result<ExitCode> result = RunInMemory(command, &env);
   if (result.ok()) return *result;
   std::string_view advice = env.advice();
-  // What the codes advise is about the user's store.
+  // The advice of a code is about the user's store.
   const StatusCode code = result.status().code();
   const bool is_of_store = code != StatusCode::kNotFound || env.has_reached_contexts();
   if (advice.empty() && program.has_store && is_of_store) advice = AdviceFor(code);

@@ -69,12 +69,12 @@ class SegmentWatch {
   size_t num_segments_ = 0;
 };
 
-// Those that this process has open: of its clients, and of the server, which has no other way to
-// tell that it has closed a connection whose reader takes nothing.
+// Counts the open sockets of this process: those of its clients and of the server. Only this count
+// shows that the server has closed a connection whose client reads nothing.
 size_t NumSockets() {
   size_t num_sockets = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // The iterator's own.
+    std::error_code gone;  // The iterator's own descriptor may be closed by now.
     const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
     if (target.starts_with("socket:")) ++num_sockets;
   }
@@ -171,7 +171,7 @@ TEST_F(ServerTest, WhatIsReadFromDiskHoldsUpNobodyElse) {
         [&, i] { EXPECT_EQ(Complete(cold[i] + " Who", kPatience, &answers[i]), 200) << cold[i]; });
   }
   EXPECT_TRUE(Eventually([&] { return num_reading == cold.size(); }));
-  // What would wait for the disk, would wait until `go`.
+  // A request that waited for the disk would wait until `go`.
   EXPECT_EQ(Ask("GET", "/metrics", "", kPatience), 200);
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"content":"a"})", kPatience), 200);
   EXPECT_EQ(Ask("GET", "/attndb/v1/contexts", "", kPatience), 200);

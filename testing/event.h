@@ -1,4 +1,4 @@
-// What tests wait for: something that one thread does, or that becomes true; and how long.
+// Helpers for tests that wait: for an event of another thread, or for a condition.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_TESTING_EVENT_H_
@@ -12,11 +12,11 @@
 
 namespace attndb::test {
 
-// How long a test waits for what must come. It only ends a test that would hang: a loaded machine
-// takes seconds for what an idle one does at once.
+// Time that a test waits for an event that must come. It only ends a test that would hang: a loaded
+// machine takes seconds for work that an idle machine does at once.
 inline constexpr std::chrono::seconds kPatience{120};
 
-// Waits until `is_true`; false: it did not become true.
+// Waits until `is_true` returns true. Returns false if it never did.
 inline bool Eventually(const std::function<bool()>& is_true) {
   constexpr std::chrono::milliseconds kStep{5};
   const auto end = std::chrono::steady_clock::now() + kPatience;

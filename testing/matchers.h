@@ -4,9 +4,11 @@
 //   EXPECT_THAT(segment.status(), FailsWith(StatusCode::kCorruption, HasSubstr("granule")));
 //
 // Cost:    GoogleMock instantiates some thirty templates for each type that a matcher meets,
-//          and nearly every call has a Result of its own. These two therefore tell GoogleMock how
-//          they judge, and all types share two functions: a tenth to a fifth of the time that tests
-//          take to compile.
+//          and nearly every call has a Result type of its own. These two matchers therefore bring
+//          their own test for EXPECT_THAT, which all types share. Tests compile in a tenth to a
+//          fifth less time.
+// Needs:   testing::internal::PredicateFormatterFromMatcher, which is no public interface of
+//          GoogleTest. Tried with 1.12.1 (Debian 12).
 // Threads: as GoogleTest.
 #ifndef ATTNDB_TESTING_MATCHERS_H_
 #define ATTNDB_TESTING_MATCHERS_H_
@@ -14,6 +16,7 @@
 #include <gmock/gmock.h>
 
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -33,11 +36,11 @@ class StatusMatcher {
  public:
   // Matches kOk.
   StatusMatcher() = default;
-  // Matches the code, and a message: errors must name the object, expected and found.
+  // Matches an error's code and its message, which must name the object, expected and found.
   StatusMatcher(StatusCode code, ::testing::Matcher<const std::string&> message)
       : code_(code), message_(std::move(message)) {}
 
-  // As an inner matcher: Not(IsOk()).
+  // GoogleMock takes a class with this name as a matcher inside another: Not(IsOk()).
   using is_gtest_matcher = void;
   template <typename T>
   bool MatchAndExplain(const T& value, std::ostream* os) const {
@@ -60,7 +63,7 @@ class StatusMatcher {
     return status.code() == code_ &&
            (code_ == StatusCode::kOk || message_.Matches(status.message()));
   }
-  // What EXPECT_THAT(text, *this) says.
+  // Returns the result of EXPECT_THAT for `status`, the value of the expression `text`.
   ::testing::AssertionResult Judge(const char* text, const Status& status) const {
     if (Matches(status, nullptr)) return ::testing::AssertionSuccess();
     std::ostringstream expected;
@@ -75,13 +78,15 @@ class StatusMatcher {
 };
 
 inline StatusMatcher IsOk() { return {}; }
+// A success has no message: a code of kOk fails the test.
 inline StatusMatcher FailsWith(StatusCode code, ::testing::Matcher<const std::string&> message) {
+  if (code == StatusCode::kOk) ADD_FAILURE() << "FailsWith(kOk) matches no message; use IsOk()";
   return {code, std::move(message)};
 }
 
 }  // namespace attndb::test
 
-// What EXPECT_THAT asks. GoogleMock's own would instantiate the matcher for each type.
+// EXPECT_THAT uses this class. GoogleMock's own would be instantiated for each type.
 template <>
 class testing::internal::PredicateFormatterFromMatcher<attndb::test::StatusMatcher> {
  public:

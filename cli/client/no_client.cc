@@ -1,4 +1,4 @@
-// The commands that ask a server, in a build without its client: they say so.
+// Commands that ask a server, in a build without its client: each returns an error.
 #include "cli/client/server_commands.h"
 #include "cli/client/server_contexts.h"
 

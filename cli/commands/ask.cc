@@ -175,7 +175,7 @@ class AskCommand : public Command {
                             {"plan", explain.plan}});
     json.update(ToJson(answer.stats));
     if (explain_) {
-      json["explain"] = ReadJson(explain.ToJson());
+      json["explain"] = ReadOwnJson(explain.ToJson());
       json["threads"] = ToJson(threads);
     }
     if (check) json["check"] = ToJson(*check, answer.stats);

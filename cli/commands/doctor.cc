@@ -85,13 +85,13 @@ void ReportMachine(bool fast, Report* report) {
   report->json["machine"] = {{"cpu", cpu.model},
                              {"num_cores", cpu.num_cores},
                              {"isa", KernelIsa()},
+                             {"cpu_isa", CpuIsa()},
                              {"instruction_sets", SplitSets(sets)},
                              {"last_cache_bytes", cpu.last_cache_bytes},
                              {"memory_total_bytes", memory.total_bytes},
                              {"memory_available_bytes", memory.available_bytes}};
-  if (std::string_view(KernelIsa()) == "scalar") {
-    report->Warn("the scalar kernels are in use: this CPU has no AVX2, or ATTNDB_ISA forces them");
-  }
+  const std::string slow = SlowKernelsText(KernelIsa(), CpuIsa(), EnvironmentText("ATTNDB_ISA"));
+  if (!slow.empty()) report->Warn(slow);
   if (memory.available_bytes < kGiB) report->Warn("less than 1 GiB of memory is free");
   if (fast) return;
   const uint64_t buffer_bytes = BandwidthBufferBytes(cpu, memory);
@@ -136,7 +136,7 @@ void ReportDisk(const std::string& folder, bool fast, Report* report) {
 void ReportPrices(const DB& db, bool fast, Report* report) {
   const Result<MachineProfile> machine = db.Machine(/*measure=*/!fast);
   if (!machine.ok()) return report->Warn(machine.status().message());
-  report->json["machine"]["plan_prices"] = ReadJson(machine->ToJson());
+  report->json["machine"]["plan_prices"] = ReadOwnJson(machine->ToJson());
   if (!machine->measured) {
     report->Add("plan prices", "fixed: this machine was not measured yet");
     return;
@@ -212,14 +212,14 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   for (const std::string& problem : engine.problems) report->Warn(problem);
 }
 
-// The programs that commands start, which a build may be without.
+// Lists the programs that commands start. A build may lack them.
 void ReportPrograms(Report* report) {
   report->Section("programs");
   Json json = Json::object();
   for (const char* name : {kServerProgram, kSimulateProgram}) {
     const std::optional<std::string> path = ProgramBeside(name);
     json[name] = path ? Json(*path) : Json();
-    report->Add(name, path.value_or("not built"));
+    report->Add(name, path.value_or("not built, or it can't be run"));
   }
   report->json["programs"] = std::move(json);
 }
@@ -240,7 +240,7 @@ void ReportEnvironment(Report* report) {
   const std::string isa = EnvironmentText("ATTNDB_ISA");
   if (faults.empty() && !isa.empty() && isa != KernelIsa()) {
     report->Warn("ATTNDB_ISA asks for " + isa +
-                 ", which this CPU lacks: " + std::string(KernelIsa()) + " runs");
+                 ", which this CPU or this build lacks: " + std::string(KernelIsa()) + " runs");
   }
 }
 

@@ -80,7 +80,7 @@ class ExplainCommand : public Command {
     const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, how);
     if (!start.ok()) return start.status();
     const Explain explain = start->session.Explain();
-    if (env->json()) env->PrintJson(ReadJson(explain.ToJson()));
+    if (env->json()) env->PrintJson(ReadOwnJson(explain.ToJson()));
     env->Print(verbose_ ? explain.ToText() : explain.Summary());
     return ExitCode::kOk;
   }
@@ -103,7 +103,7 @@ class ExplainCommand : public Command {
     how.context = context_;
     ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,
                             db.ExplainPrefix(engine.spec(), tokens, how));
-    if (env->json()) env->PrintJson(ReadJson(explain.ToJson()));
+    if (env->json()) env->PrintJson(ReadOwnJson(explain.ToJson()));
     env->Print(explain.ToText());
     return ExitCode::kOk;
   }

@@ -1,20 +1,29 @@
 #include <memory>
+#include <string>
 
 #include "cli/commands/commands.h"
 #include "cli/common/other_program.h"
 #include "cli/common/serve_flags.h"
+#include "engines/llama/source_tree.h"
 
 namespace attndb::cli {
 namespace {
 
-// Knows its flags, and leaves the rest to attndb-server.
+std::string HowToGetServer() {
+  if (llama::HasSources(llama::ProjectFolders())) {
+    return "'make build' builds it with Boost 1.81, unless -DATTNDB_BUILD_SERVER=OFF leaves it out";
+  }
+  return "install an attndb with a server: built from its sources with llama.cpp, Boost 1.81 and "
+         "-DATTNDB_BUILD_SERVER=ON";
+}
+
+// Checks the flags, then becomes attndb-server, which does the work.
 class ServeCommand : public Command {
  public:
   void AddFlags(Flags* flags) override { flags_.AddTo(flags); }
 
   Result<ExitCode> Run(Environment* env) override {
-    return BecomeProgram(env, kServerProgram,
-                         "'make build' builds it; -DATTNDB_BUILD_SERVER=OFF leaves it out");
+    return BecomeProgram(env, kServerProgram, HowToGetServer());
   }
 
  private:

@@ -15,7 +15,7 @@ class StatsCommand : public Command {
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
-    if (env->json()) env->PrintJson(ReadJson(stats.ToJson()));
+    if (env->json()) env->PrintJson(ReadOwnJson(stats.ToJson()));
     env->Print(PairsText({
         {"store", stats.path},
         {"format", "version " + std::to_string(stats.format_version)},

@@ -57,7 +57,7 @@ std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
 }
 
 Json ToJson(const ContextInfo& context) {
-  Json json = ReadJson(context.ToJson());
+  Json json = ReadOwnJson(context.ToJson());
   if (context.segments.empty()) json.erase("segments");
   return json;
 }

@@ -1,5 +1,7 @@
 #include "cli/common/json.h"
 
+#include <utility>
+
 namespace attndb::cli {
 
 Json JsonValue::Tree() const {
@@ -28,9 +30,12 @@ Json JsonObject(std::initializer_list<JsonField> fields) {
   return object;
 }
 
-Json ReadJson(std::string_view text) {
-  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+std::optional<Json> ReadJson(std::string_view text) {
+  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  return json.is_discarded() ? std::nullopt : std::make_optional(std::move(json));
 }
+
+Json ReadOwnJson(std::string_view text) { return Json::parse(text.begin(), text.end()); }
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,8 @@ namespace attndb::cli {
 
 using Json = nlohmann::ordered_json;
 
-// A field's value. Refers to texts, lists and trees, which outlive it. Its destructor is trivial,
-// so the compiler emits no clean-up for the fields of a table.
+// A field's value. Refers to texts, lists and trees, which must outlive it. Its destructor is
+// trivial, so the compiler emits no clean-up for the fields of a table.
 class JsonValue {
  public:
   // NOLINTBEGIN(google-explicit-constructor): a field is written as {"name", value}.
@@ -59,11 +60,15 @@ struct JsonField {
   JsonValue value;
 };
 
-// What Json({{"name", value}, ...}) makes.
+// Returns the same object as Json({{"name", value}, ...}).
 Json JsonObject(std::initializer_list<JsonField> fields);
 
-// Returns the tree of a text, or a discarded value if the text is no JSON.
-Json ReadJson(std::string_view text);
+// Returns the tree of a text that another program wrote; none if the text is not JSON.
+std::optional<Json> ReadJson(std::string_view text);
+
+// Returns the tree of a text that attndb's library wrote. A text that is not JSON is a bug: an
+// exception ends the program, which says so (program.cc).
+Json ReadOwnJson(std::string_view text);
 
 // One line of JSON; bytes that are not UTF-8 become U+FFFD.
 std::string Dump(const Json& json);

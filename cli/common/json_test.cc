@@ -1,5 +1,6 @@
-// Goal:   an object of fields is the tree that nlohmann's initializer list makes, to the byte.
-// Method: each kind of value beside such a list; texts that are JSON, and that are none.
+// Goal:   JsonObject makes the same bytes as nlohmann's initializer list. A text that is not JSON
+//         is refused.
+// Method: each kind of value in both forms; a table of texts.
 #include "cli/common/json.h"
 
 #include <gtest/gtest.h>
@@ -39,10 +40,14 @@ TEST(CliJsonTest, AnObjectOfFieldsIsThatOfAnInitializerList) {
   EXPECT_EQ(Dump(JsonObject({})), "{}");
 }
 
-TEST(CliJsonTest, ReadsATextOrDiscardsIt) {
-  EXPECT_EQ(Dump(ReadJson(R"({"z": [1, 2.0], "a": "b"})")), R"({"z":[1,2.0],"a":"b"})");
-  EXPECT_TRUE(ReadJson("{").is_discarded());
-  EXPECT_TRUE(ReadJson("").is_discarded());
+TEST(CliJsonTest, ReadsATextThatIsJsonAndNoOther) {
+  const std::string text = R"({"z": [1, 2.0], "a": "b"})";
+  EXPECT_EQ(Dump(ReadJson(text).value()), R"({"z":[1,2.0],"a":"b"})");
+  EXPECT_EQ(Dump(ReadOwnJson(text)), Dump(ReadJson(text).value()));
+  for (const char* const other : {"", "{", "{} x", "nan"}) {
+    EXPECT_FALSE(ReadJson(other).has_value()) << other;
+    EXPECT_THROW(ReadOwnJson(other), Json::parse_error) << other;
+  }
 }
 
 }  // namespace

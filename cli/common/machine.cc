@@ -133,6 +133,16 @@ double MeasureReadBandwidth(uint32_t num_threads, uint64_t buffer_bytes) {
   return static_cast<double>(buffer_bytes) / best_seconds;
 }
 
+std::string SlowKernelsText(std::string_view isa, std::string_view cpu_isa,
+                            std::string_view asked) {
+  const std::string text = "the " + std::string(isa) + " kernels are in use: ";
+  if (isa == cpu_isa) return isa == "scalar" ? text + "this CPU has no AVX2" : "";
+  const std::string better = "this CPU can run " + std::string(cpu_isa);
+  if (asked == isa) return text + "ATTNDB_ISA asks for them, " + better;
+  return text + better +
+         ", which this build lacks; 'make build', or CMake with -DATTNDB_KERNELS=all, adds it";
+}
+
 std::string NearestFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::absolute(path, error);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "attndb/result.h"
 
@@ -47,6 +48,10 @@ uint64_t BandwidthBufferBytes(const CpuInfo& cpu, const MemoryInfo& memory);
 // Bytes per second: the best of several passes over `buffer_bytes` of memory, which `num_threads`
 // threads read together.
 double MeasureReadBandwidth(uint32_t num_threads, uint64_t buffer_bytes);
+
+// Why the kernels in use (`isa`) are slower than the CPU allows (`cpu_isa`); empty if they are not.
+// `asked` is the value of ATTNDB_ISA, empty if it is not set.
+std::string SlowKernelsText(std::string_view isa, std::string_view cpu_isa, std::string_view asked);
 
 // The nearest folder above `path` that is there, `path` itself included.
 std::string NearestFolder(const std::string& path);

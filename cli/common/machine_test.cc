@@ -1,5 +1,5 @@
 // Goal:   what doctor says of the machine is plausible, and the disk test leaves nothing behind.
-// Method: small measurements on this machine; bounds, not figures.
+// Method: small measurements on this machine; bounds, not figures. A table of kernels in use.
 #include "cli/common/machine.h"
 
 #include <gtest/gtest.h>
@@ -39,6 +39,21 @@ TEST(MachineTest, BandwidthIsMeasured) {
   const double speed = MeasureReadBandwidth(1, 16 * kMiB);
   EXPECT_GT(speed, 1e8);
   EXPECT_LT(speed, 1e13);
+}
+
+TEST(MachineTest, SlowKernelsAreExplained) {
+  EXPECT_EQ(SlowKernelsText("avx512vnni", "avx512vnni", ""), "");
+  EXPECT_EQ(SlowKernelsText("avx2", "avx2", "avx2"), "");
+  EXPECT_EQ(SlowKernelsText("scalar", "scalar", ""),
+            "the scalar kernels are in use: this CPU has no AVX2");
+  EXPECT_EQ(SlowKernelsText("avx2", "avx512", "avx2"),
+            "the avx2 kernels are in use: ATTNDB_ISA asks for them, this CPU can run avx512");
+  // ATTNDB_ISA may ask for kernels that the build lacks.
+  for (const char* const asked : {"", "avx512"}) {
+    EXPECT_EQ(SlowKernelsText("avx2", "avx512", asked),
+              "the avx2 kernels are in use: this CPU can run avx512, which this build lacks; "
+              "'make build', or CMake with -DATTNDB_KERNELS=all, adds it");
+  }
 }
 
 TEST(MachineTest, TheNearestFolderOfWhatIsNotThereIsAboveIt) {

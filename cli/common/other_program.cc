@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace attndb::cli {
@@ -32,13 +34,18 @@ Status BecomeProgram(Environment* env, const std::string& name, const std::strin
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::fflush(nullptr);  // execv drops the text that is still in buffers.
   execv(path.c_str(), argv.data());
-  if (errno == ENOENT || errno == EACCES) {
+  if (errno == ENOENT) {
     return env->WithAdvice(Status::Unsupported("this needs the program " + name +
                                                ", which is not there: '" + path + "'"),
                            advice);
   }
-  return Status::IoError("'" + path + "' can't be started: " + std::strerror(errno));
+  Status status = Status::IoError("'" + path + "' can't be run: " + std::strerror(errno));
+  if (errno != EACCES) return status;
+  return env->WithAdvice(std::move(status),
+                         "check that its file is executable, and that its disk is not mounted "
+                         "with noexec");
 }
 
 }  // namespace attndb::cli

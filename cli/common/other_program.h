@@ -1,8 +1,8 @@
-// Commands whose work is done by another program of attndb: `attndb serve` starts attndb-server.
-// A program of its own is built when it is wanted, and what does not need it is built without.
+// Starts another program of attndb for a command: `attndb serve` becomes attndb-server.
+// A build that does not need such a program compiles none of it.
 //
-// Place:   beside this program's own file, symbolic links followed: in a build, in an installation
-//          and in a Python package alike.
+// Place:   beside this program's own file, symbolic links followed. This holds in a build, in an
+//          installation and in a Python package.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_OTHER_PROGRAM_H_
 #define ATTNDB_CLI_COMMON_OTHER_PROGRAM_H_
@@ -21,10 +21,9 @@ inline constexpr char kSimulateProgram[] = "attndb-simulate";
 // The path of a program beside this one; none if it is not there or can't be run.
 std::optional<std::string> ProgramBeside(const std::string& name);
 
-// Becomes the program beside this one: the same process, its command line and its streams. So exit
-// codes and signals are the other program's. Returns only if that failed; `env` then has the
-// advice.
-// Errors: kUnsupported (it is not there); kIoError (the system can't start it).
+// Becomes the program beside this one, with the same process, command line and streams. Exit codes
+// and signals are then the other program's. Returns only if that failed.
+// Errors: kUnsupported (no such file; `env` then has `advice`); kIoError (the system can't run it).
 Status BecomeProgram(Environment* env, const std::string& name, const std::string& advice);
 
 }  // namespace attndb::cli

@@ -190,10 +190,10 @@ Status RunPython(Environment* env, const std::string& module,
   child_out.Close();
   std::optional<Status> error;
   PipeLines lines(out.get(), [&](std::string_view line) {
-    const Json object = ReadJson(line);
-    if (!object.is_object()) return;
-    if (!error) error = ErrorOf(object);
-    if (!error) on_object(object);
+    const std::optional<Json> object = ReadJson(line);
+    if (!object || !object->is_object()) return;
+    if (!error) error = ErrorOf(*object);
+    if (!error) on_object(*object);
   });
   if (!lines.Run()) kill(*child, SIGTERM);
   int wait_status = 0;

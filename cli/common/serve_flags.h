@@ -1,5 +1,5 @@
-// The flags of `attndb serve`: the command has them for its help and its mistakes, and
-// attndb-server, which it starts, for their values.
+// The flags of `attndb serve`. The command shows them in its help and reports mistakes in them.
+// attndb-server, which the command starts, uses their values.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_SERVE_FLAGS_H_
@@ -18,7 +18,7 @@ namespace attndb::cli {
 struct ServeFlags {
   void AddTo(Flags* flags);
 
-  server::ServerOptions options;  // Those that a flag sets as they are.
+  server::ServerOptions options;  // Options that a flag sets directly.
   uint32_t port = 8080;
   uint32_t num_sessions = 16;
   uint32_t ttl_minutes = 0;  // 0 = never.

@@ -1,5 +1,5 @@
-// The flags of `attndb simulate`: the command has them for its help and its mistakes, and
-// attndb-simulate, which it starts, for their values.
+// The flags of `attndb simulate`. The command shows them in its help and reports mistakes in them.
+// attndb-simulate, which the command starts, uses their values.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_SIMULATE_FLAGS_H_
@@ -24,7 +24,7 @@ class SimulateFlags {
   void AddModel(Flags* flags);
   void AddConversations(Flags* flags);
 
-  SimulateOptions options_;  // Those that a flag sets as they are.
+  SimulateOptions options_;  // Options that a flag sets directly.
   std::string memory_;       // Empty: not given.
   std::string disk_;         // Empty: not given.
   double disk_speed_ = 5;

@@ -22,7 +22,7 @@ class SimulateCommand : public Command {
     options.progress = ShowUntilInterrupted(&line);
     ATTNDB_ASSIGN_OR_RETURN(const SimulateReport report, Simulate(options));
     line.Clear();
-    if (env->json()) env->PrintJson(ReadJson(report.ToJson()));
+    if (env->json()) env->PrintJson(ReadOwnJson(report.ToJson()));
     env->Print(report.ToText());
     return ExitCode::kOk;
   }

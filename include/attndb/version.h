@@ -13,8 +13,12 @@ ATTNDB_EXPORT const char* Version();
 // environment forces one.
 ATTNDB_EXPORT const char* KernelIsa();
 
-// The instruction sets that these kernels were compiled for, by the names of the compiler's flags:
-// "AVX2, FMA, F16C"; "" for "scalar" kernels, which every CPU of the platform runs.
+// The fastest kernels that this CPU can run, by the same names. A build that was made for another
+// machine (ATTNDB_KERNELS=native in CMake) may lack them.
+ATTNDB_EXPORT const char* CpuIsa();
+
+// The instruction sets that the kernels in use were compiled for, by the names of the compiler's
+// flags: "AVX2, FMA, F16C"; "" for "scalar" kernels, which every CPU of the platform runs.
 ATTNDB_EXPORT const char* KernelInstructionSets();
 
 }  // namespace attndb

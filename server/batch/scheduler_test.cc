@@ -138,7 +138,7 @@ TEST_F(SchedulerTest, AnObjectiveIsFollowedByThePlan) {
   const auto listener = std::make_shared<RecordingListener>();
   const std::shared_ptr<Turn> paced = MakeTurn(request, NewSession(*db_), listener);
   ATTNDB_ASSERT_OK(scheduler_->Add(paced));
-  // The second token comes of a pass of replies alone, behind which plans are set anew.
+  // A pass of replies alone computes the second token. Plans are set anew after such a pass.
   ASSERT_TRUE(Eventually([&] { return listener->num_tokens() >= 2; }));
   std::string plan;
   const auto next =

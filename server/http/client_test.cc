@@ -195,7 +195,7 @@ TEST(ClientTest, ASignalEndsTheWait) {
 
 TEST(ClientTest, NoServerIsSaidByItsPlace) {
   uint16_t port = 0;
-  const int bound = BindAnyPort(&port);  // Nobody listens, and nobody else can.
+  const int bound = BindAnyPort(&port);  // No process listens there, and no other can.
   EXPECT_THAT(ClientOf(port)->Send({.path = "/"}),
               FailsWith(StatusCode::kIoError,
                         AllOf(HasSubstr("127.0.0.1"), HasSubstr(std::to_string(port)))));

@@ -43,8 +43,8 @@ class ConnectionTest : public ::testing::Test {
     if (listener_ == nullptr) listener_ = Listen(options_, Echo);
     return std::make_unique<RawClient>(listener_->port());
   }
-  // How much of an answer comes to a client that reads ten pieces in each `timeout` of writes, and
-  // needs more than two of them in all.
+  // Returns how many bytes of an answer reach a slow client. The client reads ten pieces in each
+  // `timeout` of writes, and needs more than two such times in all.
   size_t ReadSlowly(size_t num_bytes, seconds timeout) {
     options_.write_timeout = timeout;
     listener_.reset();
@@ -575,8 +575,8 @@ TEST_F(ConnectionTest, AReaderThatTakesNothingIsLetGo) {
   EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
 }
 
-// A loaded machine may stop the reader, or the server, for longer than the timeout: then a slower
-// reader tries with a longer one.
+// A loaded machine may stop the reader or the server for longer than the timeout. Then a slower
+// reader tries again with a longer timeout.
 TEST_F(ConnectionTest, AReaderThatIsSlowIsWaitedFor) {
   constexpr size_t kBytes = 16 << 20;
   size_t num_read = 0;

@@ -30,10 +30,11 @@ using ::testing::HasSubstr;
 
 constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
 
-// For Drain: it has waited for its deadline.
+// Drain calls this function at its deadline, which a test must not reach.
 void WasInTime() { ADD_FAILURE() << "a connection was open until the deadline"; }
 
-// A client that was answered, and is idle now. A Drain closes it at once: then that has begun.
+// Returns a client that was answered and is idle now. Drain closes it first of all, so its end
+// shows that Drain has begun.
 std::unique_ptr<RawClient> IdleClient(const Listener& listener, Exchanges* exchanges) {
   auto client = std::make_unique<RawClient>(listener.port());
   client->Send(kGet);
@@ -56,7 +57,7 @@ TEST(ListenerTest, SaysWhyItCantListen) {
               FailsWith(StatusCode::kIoError, HasSubstr(std::to_string(listener->port()))));
 }
 
-// Another process may take a port meanwhile: of several ports, one is its own again.
+// Another process may take a port meanwhile. So the test tries several ports, and one must be free.
 TEST(ListenerTest, APortIsFreeAgainAtOnce) {
   const auto is_free_again = [] {
     uint16_t port = 0;
@@ -229,12 +230,12 @@ TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
   const Exchanges::Exchange waiting = exchanges.Next();
   ASSERT_NE(waiting.responder, nullptr);
   const auto before = IdleClient(*listener, &exchanges);
-  // A client that only waits holds up nobody.
+  // An idle client delays no other client.
   std::thread drain([&] { listener->Drain(kPatience, WasInTime); });
   EXPECT_TRUE(before->AtEnd()) << "it drains";
   RawClient idle(listener->port());
   RawAnswer answer;
-  EXPECT_TRUE(Eventually([&] {  // On a loaded machine a client may ask too late.
+  EXPECT_TRUE(Eventually([&] {  // On a loaded machine one client may ask too late.
     RawClient late(listener->port());
     if (late.Send("GET /late HTTP/1.1\r\nHost: test\r\n\r\n")) answer = late.ReadAnswer();
     return answer.status != 0 && late.AtEnd();

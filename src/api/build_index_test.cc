@@ -35,7 +35,7 @@ class BuildIndexTest : public DBFixture {
 
 TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Planes would be counted in between.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Else planes would be counted, too.
   for (const char* index : {"pq", "pq,m=4,b=6", "clustered", "graph", "graph,graphs=head",
                             "quest,page=32", "infllm", "wave,cluster=32"}) {
     const Result<BuildReport> report = db_->Build("a", index);
@@ -59,8 +59,8 @@ TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   EXPECT_EQ(db_->Build("a", "planes")->num_present, 3u);
 }
 
-// At least what passes between two moments in the call, at most what the caller's own clock shows:
-// also while its lane does something else.
+// The seconds lie between two bounds: the time between two moments in the call, and the time by the
+// caller's clock. This also holds while the lane of the build does something else.
 TEST_F(BuildIndexTest, SecondsAreWhatTheCallerWaited) {
   StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
@@ -108,7 +108,7 @@ TEST_F(BuildIndexTest, DescribeAndListShowBytesByKind) {
 // The first call of a plan finds it, and asks for nothing more.
 TEST_F(BuildIndexTest, PlansUseIt) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Planes would be counted in between.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Else planes would be counted, too.
   ATTNDB_ASSERT_OK(db_->Build("a", "pq").status());
   const uint64_t num_built = db_->Stats()->num_companions_built;
   Session session = Resume(stored);

@@ -111,7 +111,7 @@ class CompactTest : public DBFixture {
   }
   // Those of segments that contexts use, and no others.
   void ExpectNoFileTooMany() const {
-    ATTNDB_ASSERT_OK(db_->WaitForBackground());  // There sessions let go of what was merged.
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Sessions release merged segments there.
     EXPECT_EQ(NumSegmentFiles(), 2 * db_->Stats()->num_segments);
   }
 };

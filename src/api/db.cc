@@ -113,6 +113,8 @@ const char* Version() { return ATTNDB_VERSION; }
 
 const char* KernelIsa() { return kernels::IsaName(kernels::CurrentIsa().used).data(); }
 
+const char* CpuIsa() { return kernels::IsaName(kernels::BestIsaOfCpu()).data(); }
+
 const char* KernelInstructionSets() { return kernels::CurrentInstructionSets(); }
 
 DB::DB(std::shared_ptr<internal::Database> database, std::string tenant)

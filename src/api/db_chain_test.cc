@@ -39,7 +39,7 @@ class ChatTest : public DBFixture {
   }
 
   void ExpectOneContextOfFewSegments() {
-    ATTNDB_ASSERT_OK(db_->WaitForBackground());  // There sessions let go of merged segments.
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Sessions release merged segments there.
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db_->Describe("chat"));
     EXPECT_EQ(info.num_tokens, all_.size());
     // merge_policy.h; log2(kSmallTokens) is 11.

@@ -237,7 +237,7 @@ TEST_F(StoreSessionTest, AClosedSessionHoldsNoFiles) {
       EXPECT_EQ(session.num_reused(), is_taken ? 300u : 0u);
       ATTNDB_ASSERT_OK(db_->Drop("a"));
     }
-    // A session that took what was stored lets go of what it had in the background.
+    // A session that took over stored segments releases its former ones in the background.
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     EXPECT_EQ(NumSegmentFiles(), 0u) << is_taken;
   }

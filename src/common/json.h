@@ -1,5 +1,5 @@
-// JSON that is read. nlohmann's parser and writer are templates that take seconds to compile; they
-// are instantiated in json.cc alone, for the whole library.
+// Reads JSON. nlohmann's parser and writer are templates that take seconds to compile; they are
+// instantiated in json.cc alone, for the whole library.
 //
 // Sources that only write JSON include json_text.h, which needs no header of nlohmann's.
 //
@@ -15,10 +15,12 @@ namespace attndb {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the tree of a text, or a discarded value if the text is no JSON. `callback`: nlohmann's.
+// Returns the tree of a text, or a discarded value if the text is not JSON. `callback` is that of
+// nlohmann's parser.
 Json ParseJson(std::string_view text, const Json::parser_callback_t& callback = nullptr);
 
-// Hands the text to `events` part by part. False: an event said no, or the text is no JSON.
+// Hands the text to `events` part by part. Returns false if an event returns false or the text is
+// not JSON.
 bool ReadJsonEvents(std::string_view text, nlohmann::json_sax<Json>* events);
 
 // One line; bytes that are not UTF-8 become U+FFFD.

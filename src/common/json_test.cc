@@ -1,5 +1,5 @@
-// Goal:   texts are read as the tree or the events that they are, and what is no JSON as none.
-// Method: small texts, a callback, and events that say no.
+// Goal:   a text is read as its tree or its events, and a text that is not JSON is refused.
+// Method: small texts, a callback, and events that return false.
 #include "common/json.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace attndb {
 namespace {
 
-// Counts keys, and says no to one of them.
+// Counts keys, and returns false for the key "no".
 class Keys final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }

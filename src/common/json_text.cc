@@ -19,7 +19,7 @@ void AppendWhole(Number number, std::string* text) {
   text->append(digits.data(), static_cast<size_t>(end - digits.data()));
 }
 
-// nlohmann's digits, not the standard library's: "1.0" and "1e-05" stay as files have them.
+// Writes nlohmann's digits, not the standard library's: "1.0" and "1e-05", as files have them.
 void AppendReal(double number, std::string* text) {
   if (!std::isfinite(number)) {
     text->append("null");

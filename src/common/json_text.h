@@ -29,8 +29,8 @@ struct JsonText {
   std::string text;
 };
 
-// A value to be written. Refers to texts and lists, which outlive it. Its destructor is trivial, so
-// the compiler emits no clean-up for the fields of a table.
+// A value to be written. Refers to texts and lists, which must outlive it. Its destructor is
+// trivial, so the compiler emits no clean-up for the fields of a table.
 class JsonValue {
  public:
   // NOLINTBEGIN(google-explicit-constructor): a field is written as {"name", value}.

@@ -43,6 +43,15 @@ Utf8Char FirstUtf8Char(std::string_view text) {
   return {code_point, num_bytes};
 }
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t num_bytes = FirstUtf8Char(text).num_bytes;
+    if (num_bytes == 0) return false;
+    text.remove_prefix(num_bytes);
+  }
+  return true;
+}
+
 bool IsVisible(uint32_t code_point) {
   if (code_point >= kFirstUnused || (code_point & 0xFFFE) == 0xFFFE) return false;
   return std::ranges::none_of(kHidden, [code_point](const CodePoints& hidden) {

@@ -18,6 +18,9 @@ struct Utf8Char {
 // The character that `text` begins with.
 Utf8Char FirstUtf8Char(std::string_view text);
 
+// Whether all of `text` is UTF-8.
+bool IsUtf8(std::string_view text);
+
 // Whether the character outside ASCII may stand in a name or a message: it is seen, and a terminal
 // does not act upon it. Spaces, controls, formats and what is for private use may not.
 bool IsVisible(uint32_t code_point);

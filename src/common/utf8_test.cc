@@ -44,6 +44,16 @@ TEST(Utf8Test, WhatIsNoUtf8IsNoCharacter) {
   EXPECT_EQ(FirstUtf8Char(std::string_view("\0", 1)).num_bytes, 1u);
 }
 
+TEST(Utf8Test, ATextIsUtf8IfAllOfItIs) {
+  for (const std::string& text : {std::string(), std::string("a\0b", 3), std::string("z\xc3\xa4"),
+                                  std::string("\xf0\x9f\x98\x80 x")}) {
+    EXPECT_TRUE(IsUtf8(text)) << text;
+  }
+  for (const char* const text : {"\xff", "a\xff", "\xff z", "a\xc3", "\xc3\xa4\xed\xa0\x80"}) {
+    EXPECT_FALSE(IsUtf8(text)) << text;
+  }
+}
+
 TEST(Utf8Test, LettersAreVisibleAndControlsAreNot) {
   for (const uint32_t c : {0xE4u, 0x44Fu, 0x5D0u, 0x627u, 0x3B1u, 0x4E2Du, 0xAC00u, 0x1F600u}) {
     EXPECT_TRUE(IsVisible(c)) << c;

@@ -319,7 +319,8 @@ TEST(Lanes, WhatIsGivenUpIsOverForWhoWaitsForIt) {
   }
 }
 
-// The nice value of a thread that asks for this one: a process that is nice itself may get less.
+// Returns the nice value that a thread gets when it asks for `asked`. A process that is nice itself
+// may get another value.
 int NiceValueOf(int asked) {
   int given = 0;
   std::thread([&] {

@@ -29,7 +29,7 @@ namespace attndb::kernels {
                                   &kValues,     &kRows,         kInstructionSets};               \
   }
 
-// CMakeLists.txt defines ATTNDB_HAS_AVX2 and so on for the targets that are built.
+// CMakeLists.txt defines ATTNDB_HAS_AVX2 and so on for the targets that the build has.
 ATTNDB_KERNEL_TARGET_(portable)
 #if defined(ATTNDB_HAS_AVX2)
 ATTNDB_KERNEL_TARGET_(avx2)
@@ -106,6 +106,15 @@ bool CpuSupports(Isa isa) {
   return isa == Isa::kScalar;
 }
 
+// The last of kAllIsas, which the best ends, for which `is_there` returns true.
+Isa LastOf(bool (*is_there)(Isa)) {
+  Isa best = Isa::kScalar;
+  for (const Isa isa : kAllIsas) {
+    if (is_there(isa)) best = isa;
+  }
+  return best;
+}
+
 std::string RequestedIsa() {
   const char* const value = std::getenv("ATTNDB_ISA");
   return value ? value : "";
@@ -141,12 +150,9 @@ std::optional<Isa> ParseIsa(std::string_view name) {
 
 bool IsaSupported(Isa isa) { return CpuSupports(isa) && TableOf(isa) != nullptr; }
 
-Isa BestIsa() {
-  if (IsaSupported(Isa::kAvx512Vnni)) return Isa::kAvx512Vnni;
-  if (IsaSupported(Isa::kAvx512)) return Isa::kAvx512;
-  if (IsaSupported(Isa::kAvx2)) return Isa::kAvx2;
-  return Isa::kScalar;
-}
+Isa BestIsa() { return LastOf(IsaSupported); }
+
+Isa BestIsaOfCpu() { return LastOf(CpuSupports); }
 
 const KernelTable& Kernels() {
   const KernelTable* table = current.load(std::memory_order_relaxed);

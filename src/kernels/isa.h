@@ -32,6 +32,8 @@ std::optional<Isa> ParseIsa(std::string_view name);
 // Whether this build and this CPU can run `isa`; always true for kScalar.
 bool IsaSupported(Isa isa);
 Isa BestIsa();
+// The best that this CPU can run, whether or not this build has its kernels.
+Isa BestIsaOfCpu();
 
 struct IsaChoice {
   Isa used = Isa::kScalar;

@@ -36,6 +36,19 @@ TEST_F(IsaChoiceTest, TheBestIsUsedWhenNothingIsAsked) {
   EXPECT_EQ(CurrentIsa().requested, "");
 }
 
+TEST_F(IsaChoiceTest, TheCpusBestIsAtLeastTheBuildsBest) {
+  EXPECT_GE(BestIsaOfCpu(), BestIsa());
+  // A build with these kernels would run them.
+  for (const Isa isa : kAllIsas) {
+    if (isa > BestIsaOfCpu()) EXPECT_FALSE(IsaSupported(isa)) << IsaName(isa);
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(BestIsaOfCpu() >= Isa::kAvx512,
+            __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0);
+  EXPECT_EQ(BestIsaOfCpu() == Isa::kScalar, __builtin_cpu_supports("avx2") == 0);
+#endif
+}
+
 TEST_F(IsaChoiceTest, ASupportedOneIsHonoured) {
   for (const Isa isa : kAllIsas) {
     if (!IsaSupported(isa)) continue;

@@ -273,8 +273,8 @@ TEST_P(SessionIndexTest, AReopenedStoreFindsThemAgain) {
   }
 }
 
-// Closed while it is built: once for certain before its first head, then at moments until after its
-// last.
+// The store is closed while the index is built: first before the build's first head, then at later
+// moments, the last of them after its last head.
 TEST_P(SessionIndexTest, ABuildThatIsCutShortLeavesNothing) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());

@@ -1,7 +1,7 @@
-// Goal:   a report says what was simulated, its figures agree with each other, and what is asked
-//         for wrongly is named.
-// Method: small workloads through the public interface. What replays compute is tested in
-//         the other tests of this folder.
+// Goal:   a report says what was simulated, its figures agree with each other, and an error names
+//         the wrong option.
+// Method: small workloads through the public interface. The other tests of this folder test the
+//         results of replays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

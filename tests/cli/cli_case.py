@@ -84,7 +84,7 @@ class CliCase(unittest.TestCase):
         env.update(options.pop("env", {}))
         return subprocess.Popen([_attndb, *map(str, args)], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
-                                cwd=ROOT, **options)
+                                cwd=options.pop("cwd", ROOT), **options)
 
     def run_any(self, *args, stdin="", env=None, timeout=300, **options):
         process = self.start(*args, env=env or {}, **options)

@@ -52,6 +52,18 @@ class ForwardTest(CliCase):
         if machine["isa"] == "avx2":
             self.assertEqual(machine["instruction_sets"], ["AVX2", "FMA", "F16C"])
 
+    def test_the_kernels_in_use_are_the_fastest_unless_others_are_forced(self):
+        report = self.run_json("doctor", "--fast")
+        fastest = report["machine"]["cpu_isa"]
+        self.assertEqual(report["machine"]["isa"], fastest)
+        if fastest == "scalar":
+            self.skipTest("this CPU has no AVX2")
+        self.assertFalse([text for text in report["warnings"] if "kernels" in text])
+        report = self.run_json("doctor", "--fast", env={"ATTNDB_ISA": "scalar"})
+        self.assertEqual(report["machine"]["cpu_isa"], fastest)
+        self.assertTrue([text for text in report["warnings"]
+                         if f"this CPU can run {fastest}" in text], report["warnings"])
+
     def test_nothing_is_left_where_temporary_files_go(self):
         temp = self.dir / "tmp"
         temp.mkdir()

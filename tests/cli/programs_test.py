@@ -15,7 +15,7 @@ import time
 import unittest.mock
 
 import cli_case
-from cli_case import CliCase, INTERRUPTED, NOT_FOUND, UNSUPPORTED, USAGE, has_engine
+from cli_case import CliCase, ERROR, INTERRUPTED, NOT_FOUND, UNSUPPORTED, USAGE, has_engine
 
 # Half an hour of work, which a signal ends.
 LONG = ("simulate", "--conversations", 100_000, "--memory", ",".join(map(str, range(1, 60))))
@@ -48,11 +48,29 @@ class ProgramsTest(CliCase):
         folder = self.alone()
         for command, program in self.started().items():
             with self.subTest(command=command):
-                said = [program, str(folder / program), "'make build' builds it"]
-                self.assert_fails(UNSUPPORTED, command, says=said)
-                (folder / program).write_text("")  # It is there and can't be run.
+                said = [program, "is not there", str(folder / program), "'make build' builds it"]
+                said += ["Boost 1.81"] if command == "serve" else []
                 self.assert_fails(UNSUPPORTED, command, says=said)
         self.assertFalse(self.store.exists())
+
+    def test_an_installed_attndb_does_not_advise_to_run_make(self):
+        self.alone()
+        advice = {"simulate": "install attndb again", "serve": "Boost 1.81"}
+        for command in self.started():
+            with self.subTest(command=command):
+                done = self.assert_fails(UNSUPPORTED, command, says=[advice[command]],
+                                         cwd=self.dir)
+                self.assertNotIn("make build", done.err)
+
+    def test_a_program_that_can_not_be_run_is_not_said_to_be_missing(self):
+        folder = self.alone()
+        for command, program in self.started().items():
+            with self.subTest(command=command):
+                (folder / program).write_text("")  # It has no right to be executed.
+                said = [str(folder / program), "can't be run", "executable"]
+                done = self.assert_fails(ERROR, command, says=said)
+                self.assertNotIn("not there", done.err)
+                self.assertNotIn("make build", done.err)
 
     def test_help_and_mistakes_need_no_other_program(self):
         self.alone()

@@ -86,6 +86,8 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(storage::FileSystem* file_sy
   if (file_system->FileSize(path).ok()) {
     return Status::AlreadyExists(FileText(path) + " exists; remove it, or choose another name");
   }
+  const Result<std::string> text = FormatSafetensorsHeader(header);
+  if (!text.ok()) return text.status().WithContext(FileText(path));
   const std::string temporary = path + "." + HexU32(std::random_device()()) + ".tmp";
   SafetensorsWriter writer(file_system, path, "");
   Result<std::unique_ptr<storage::WritableFile>> file = file_system->CreateNew(temporary);
@@ -93,7 +95,7 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(storage::FileSystem* file_sy
   writer.file_ = *std::move(file);
   writer.temporary_ = temporary;
   writer.missing_bytes_ = header.tensors.empty() ? 0 : header.tensors.back().end;
-  ATTNDB_RETURN_IF_ERROR(writer.file_->Append(BytesOf(FormatSafetensorsHeader(header))));
+  ATTNDB_RETURN_IF_ERROR(writer.file_->Append(BytesOf(*text)));
   return writer;
 }
 

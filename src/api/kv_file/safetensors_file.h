@@ -42,6 +42,7 @@ class SafetensorsReader {
 class SafetensorsWriter {
  public:
   // Writes the header to a temporary name beside `path`, which must be free: kAlreadyExists.
+  // A header that FormatSafetensorsHeader refuses makes no file: kInvalidArgument.
   static Result<SafetensorsWriter> Create(storage::FileSystem* file_system, const std::string& path,
                                           const SafetensorsHeader& header);
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;

@@ -82,6 +82,14 @@ TEST_F(SafetensorsFileTest, AFileIsNeverReplaced) {
   EXPECT_EQ(late.Finish().code(), StatusCode::kAlreadyExists);
 }
 
+TEST_F(SafetensorsFileTest, AHeaderThatIsNotUtf8MakesNoFile) {
+  SafetensorsHeader header = Header();
+  header.metadata["note"] = "\xff";
+  EXPECT_THAT(SafetensorsWriter::Create(&file_system_, "d/x", header),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("file 'd/x': __metadata__")));
+  EXPECT_THAT(*file_system_.List("d"), IsEmpty());
+}
+
 TEST_F(SafetensorsFileTest, WhatIsNotFinishedIsRemoved) {
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(SafetensorsWriter writer,

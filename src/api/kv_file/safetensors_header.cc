@@ -12,6 +12,7 @@
 #include "common/json.h"
 #include "common/json_text.h"
 #include "common/quote.h"
+#include "common/utf8.h"
 
 namespace attndb::internal {
 namespace {
@@ -198,6 +199,21 @@ Status CheckEntry(const SafetensorsEntry& entry) {
   return Status::Ok();
 }
 
+// JSON holds UTF-8 only: other bytes would be written as U+FFFD, and read as another text.
+Status CheckUtf8(const SafetensorsHeader& header) {
+  const auto not_utf8 = [](const std::string& what) {
+    return Status::InvalidArgument(what + " is not UTF-8");
+  };
+  for (const auto& [key, value] : header.metadata) {
+    if (!IsUtf8(key)) return not_utf8("the key " + Quoted(key) + " of __metadata__");
+    if (!IsUtf8(value)) return not_utf8("__metadata__: the value of " + Quoted(key));
+  }
+  for (const SafetensorsEntry& entry : header.tensors) {
+    if (!IsUtf8(entry.name)) return not_utf8("the name of tensor " + Quoted(entry.name));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 std::string ShapeText(const std::vector<uint64_t>& shape) {
@@ -256,7 +272,8 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
   return header;
 }
 
-std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
+Result<std::string> FormatSafetensorsHeader(const SafetensorsHeader& header) {
+  ATTNDB_RETURN_IF_ERROR(CheckUtf8(header));
   JsonMembers json;
   if (!header.metadata.empty()) {
     JsonMembers metadata;

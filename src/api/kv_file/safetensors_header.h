@@ -45,8 +45,10 @@ std::string ShapeText(const std::vector<uint64_t>& shape);
 // `json` is the header without its length, `data_bytes` what the file has behind it.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes);
 
-// Length and text, padded with spaces to a multiple of 8. REQUIRES: the tensors cover the data.
-std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
+// Returns length and text, padded with spaces to a multiple of 8.
+// REQUIRES: the tensors cover the data.
+// Errors: kInvalidArgument: a name, or a text of the metadata, is not UTF-8.
+Result<std::string> FormatSafetensorsHeader(const SafetensorsHeader& header);
 
 }  // namespace attndb::internal
 

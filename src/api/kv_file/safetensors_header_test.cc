@@ -28,7 +28,7 @@ TEST(SafetensorsHeaderTest, WhatIsFormattedIsParsed) {
   header.tensors = {{"tokens", "I32", {5}, 0, 20},
                     {"layers.0.k", "BF16", {2, 5, 3}, 20, 80},
                     {"none", "F64", {0, 7}, 80, 80}};
-  const std::string text = FormatSafetensorsHeader(header);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string text, FormatSafetensorsHeader(header));
   ASSERT_EQ(text.size() % 8, 0u);
   uint64_t length = 0;
   text.copy(reinterpret_cast<char*>(&length), 8);
@@ -44,6 +44,21 @@ TEST(SafetensorsHeaderTest, WhatIsFormattedIsParsed) {
     EXPECT_EQ(parsed->tensors[i].begin, header.tensors[i].begin);
     EXPECT_EQ(parsed->tensors[i].end, header.tensors[i].end);
   }
+}
+
+TEST(SafetensorsHeaderTest, ATextThatIsNotUtf8IsRefusedByName) {
+  const auto expect = [](const SafetensorsHeader& header, const char* message) {
+    EXPECT_THAT(FormatSafetensorsHeader(header),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  SafetensorsHeader header;
+  header.tensors = {{"layer\xff", "U8", {1}, 0, 1}};
+  expect(header, "the name of tensor 'layer?' is not UTF-8");
+  header.tensors[0].name = "layer";
+  header.metadata = {{"note\xc3", "x"}};
+  expect(header, "the key 'note?' of __metadata__ is not UTF-8");
+  header.metadata = {{"note", "x\xed\xa0\x80"}};
+  expect(header, "__metadata__: the value of 'note' is not UTF-8");
 }
 
 // As other programs write it: any order of names and fields, a scalar, spaces at the end.
