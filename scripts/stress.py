@@ -40,6 +40,10 @@ import time
 import ctest_output
 import run_changed
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python/tests/hf"))
+
+import sizes  # noqa: E402
+
 ROOT = run_changed.ROOT
 BUSY_PROCESSES = 2
 JOBS = 4
@@ -438,11 +442,11 @@ def summary(records, rounds, tests, left_out, base_seed, early=False):
         print(f"ATTNDB_LEFT {sum(left)} runs")
         return not failures
     print(f"ATTNDB_SEED={base_seed}")
-    print(f"ATTNDB_COUNT {rounds} rounds")
-    print(f"ATTNDB_COUNT {tests} tests")
-    print(f"ATTNDB_COUNT {len(records)} runs")
-    print(f"ATTNDB_COUNT {len(failures)} failures")
-    print(f"ATTNDB_COUNT {round(sum(record['seconds'] for record in records))} seconds of tests")
+    sizes.print_count(rounds, "rounds")
+    sizes.print_count(tests, "tests")
+    sizes.print_count(len(records), "runs")
+    sizes.print_count(len(failures), "failures")
+    sizes.print_count(round(sum(record["seconds"] for record in records)), "seconds of tests")
     return not failures
 
 

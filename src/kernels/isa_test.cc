@@ -40,7 +40,9 @@ TEST_F(IsaChoiceTest, TheCpusBestIsAtLeastTheBuildsBest) {
   EXPECT_GE(BestIsaOfCpu(), BestIsa());
   // A build with these kernels would run them.
   for (const Isa isa : kAllIsas) {
-    if (isa > BestIsaOfCpu()) EXPECT_FALSE(IsaSupported(isa)) << IsaName(isa);
+    if (isa > BestIsaOfCpu()) {
+      EXPECT_FALSE(IsaSupported(isa)) << IsaName(isa);
+    }
   }
 #if defined(__x86_64__)
   EXPECT_EQ(BestIsaOfCpu() >= Isa::kAvx512,

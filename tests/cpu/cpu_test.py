@@ -21,6 +21,11 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python/tests/hf"))
+
+import sizes  # noqa: E402
+
 _QEMU = "qemu-x86_64"
 _SKIPPED = 77
 
@@ -134,9 +139,9 @@ def try_cpu(args, name, kernels, executes, refuses):
     if done.stdout.split() != kernels:
         raise Failure(f"{name}: kernels for {done.stdout.split()}, expected {kernels}")
     begun = time.monotonic()
-    is_long = os.environ.get("ATTNDB_TEST_SIZE") == "long"
-    which = "all of" if is_long else "the short part of"
-    done = run([*qemu, args.kernels_test, f"--gtest_filter={'*' if is_long else '-' + _SLOW}"])
+    which = "all of" if sizes.is_long() else "the short part of"
+    tests = sizes.sized(f"-{_SLOW}", "*")
+    done = run([*qemu, args.kernels_test, f"--gtest_filter={tests}"])
     check(done, f"{name}: kernels_test")
     ran = re.search(r"\[  PASSED  \] (\d+) tests?", done.stdout)
     if not ran or int(ran[1]) < _LEAST:
@@ -145,8 +150,8 @@ def try_cpu(args, name, kernels, executes, refuses):
     print(f"{name}: {which} kernels_test ({ran[1]} tests) and quickstart passed with the kernels "
           f"{' '.join(kernels)}; "
           f"{time.monotonic() - begun:.0f} s", flush=True)
-    if is_long:
-        print(f"ATTNDB_COUNT {ran[1]} tests of kernels on an emulated {name}")
+    if sizes.is_long():
+        sizes.print_count(ran[1], f"tests of kernels on an emulated {name}")
 
 
 def main():

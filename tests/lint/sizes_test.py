@@ -108,7 +108,7 @@ class OnePlaceTest(unittest.TestCase):
     def test_variables_and_lines_are_named_in_one_file_a_language(self):
         testing = {"testing/test_size.h", "testing/test_size.cc", "testing/test_size_test.cc"}
         python = {"python/tests/hf/sizes.py", "python/tests/hf/test_sizes.py"}
-        lint = {"tests/lint/long_runs_test.py", "tests/lint/sizes_test.py"}
+        lint = {f"tests/lint/{name}_test.py" for name in ("long_runs", "sizes", "stress")}
         for name, scripts in (("COUNT", {"scripts/counts.sh"}),
                               ("TEST_SIZE", {"scripts/test_long.sh"})):
             word = f"ATTNDB_{name}"

@@ -60,8 +60,8 @@ class StressTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name).resolve()
         for path in ("scripts/stress.py", "scripts/run_changed.py", "scripts/ctest_output.py",
-                     "testing/shuffled.py"):
-            (self.root / path).parent.mkdir(exist_ok=True)
+                     "python/tests/hf/sizes.py", "testing/shuffled.py"):
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, self.root / path)
         self.write("data/run.py", SCRIPT)
         self.write("build/release/CTestTestfile.cmake", "".join(
