@@ -53,7 +53,8 @@ inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there 
 
 struct Service {
   ServerOptions options;
-  llama::LlamaEngine* engine = nullptr;
+  // Only the scheduler runs passes: const, so that no route overwrites the logits of one.
+  const llama::LlamaEngine* engine = nullptr;
   Conversations* conversations = nullptr;
   const Prompts* prompts = nullptr;
   Scheduler* scheduler = nullptr;

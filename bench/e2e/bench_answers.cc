@@ -87,7 +87,7 @@ Result<double> LogitGap(LlamaEngine* engine, const DB& db, std::span<const Token
   ATTNDB_ASSIGN_OR_RETURN(Session session, SessionOn(db, *engine, document, "full"));
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, suffix));
   for (const TokenId token : shared) ATTNDB_RETURN_IF_ERROR(engine->Decode(session, token));
-  const std::span<const float> logits = engine->Logits();
+  ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, engine->Logits());
   return static_cast<double>(logits[static_cast<size_t>(of_full)]) -
          static_cast<double>(logits[static_cast<size_t>(of_plan)]);
 }

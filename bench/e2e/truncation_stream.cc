@@ -67,7 +67,7 @@ class Stream {
   }
 
   Status Choose(uint64_t at, const Session& session) {
-    const std::span<const float> last = engine_->Logits();
+    ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> last, engine_->Logits());
     const std::vector<float> before(last.begin(), last.end());
     const Passages passages = PassagesAt(at);
     std::array<double, kNumChoices> nll = {};

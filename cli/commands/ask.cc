@@ -28,10 +28,11 @@ using llama::LlamaEngine;
 
 // The generated tokens as the check wants them: with the end-of-generation token, if that is how it
 // ended, so that an answer which is only cut short is found out too.
-std::vector<TokenId> TokensToCheck(const LlamaEngine& engine, const llama::Generation& generation) {
+Result<std::vector<TokenId>> TokensToCheck(const LlamaEngine& engine,
+                                           const llama::Generation& generation) {
   std::vector<TokenId> tokens = generation.tokens;
   if (generation.finish != llama::FinishReason::kEnd) return tokens;
-  const std::span<const float> logits = engine.Logits();
+  ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, engine.Logits());
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   tokens.push_back(static_cast<TokenId>(best));
   return tokens;
@@ -98,8 +99,9 @@ class AskCommand : public Command {
     }
     std::optional<llama::CheckReport> check;
     if (check_ && !Interrupted()) {
-      ATTNDB_ASSIGN_OR_RETURN(
-          check, engine.CheckAgainstPlain(start->prompt, TokensToCheck(engine, answer.generation)));
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                              TokensToCheck(engine, answer.generation));
+      ATTNDB_ASSIGN_OR_RETURN(check, engine.CheckAgainstPlain(start->prompt, tokens));
       env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));

@@ -67,7 +67,7 @@ TEST_P(EngineAgreementTest, EveryPositionAgreesAtUbatchBoundaries) {
     ASSERT_EQ(ours.size(), length);
     EXPECT_EQ(session.num_tokens(), length);
     EXPECT_LT(LargestDifference(ours, plain), tolerance_) << "prompt of " << length;
-    EXPECT_EQ(RowDifference(engine().Logits(), ours.back()), 0);
+    EXPECT_EQ(RowDifference(*engine().Logits(), ours.back()), 0);
   }
 }
 
@@ -91,10 +91,10 @@ TEST_P(EngineAgreementTest, TokensDecodedOneByOneAgree) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), ids));
   ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db, ids));
   ATTNDB_ASSERT_OK(engine().Prefill(session, std::span(ids).first(70)));
-  EXPECT_LT(RowDifference(engine().Logits(), plain[69]), tolerance_);
+  EXPECT_LT(RowDifference(*engine().Logits(), plain[69]), tolerance_);
   for (size_t i = 70; i < ids.size(); ++i) {
     ATTNDB_ASSERT_OK(engine().Decode(session, ids[i]));
-    ASSERT_LT(RowDifference(engine().Logits(), plain[i]), tolerance_) << "token " << i;
+    ASSERT_LT(RowDifference(*engine().Logits(), plain[i]), tolerance_) << "token " << i;
   }
 }
 
@@ -129,7 +129,7 @@ TEST_P(EngineAgreementTest, AWhollyStoredPromptRunsItsLastToken) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(engine().spec(), ids));
   ASSERT_EQ(start.rest.size(), 1u);
   ATTNDB_ASSERT_OK(engine().Prefill(start.session, start.rest));
-  EXPECT_LT(RowDifference(engine().Logits(), plain.back()), tolerance_);
+  EXPECT_LT(RowDifference(*engine().Logits(), plain.back()), tolerance_);
 }
 
 TEST_P(EngineAgreementTest, SessionsOfOneBatchDoNotMix) {
@@ -155,13 +155,13 @@ TEST_P(EngineAgreementTest, SessionsOfOneBatchDoNotMix) {
   }
   ATTNDB_ASSERT_OK(engine().DecodeBatch(batch));
   for (size_t i = 0; i < ids.size(); ++i) {
-    EXPECT_LT(RowDifference(engine().Logits(i), plain[i][begun[i] + added[i] - 1]), tolerance_)
+    EXPECT_LT(RowDifference(*engine().Logits(i), plain[i][begun[i] + added[i] - 1]), tolerance_)
         << "session " << i;
     batch[i].tokens = std::span(ids[i]).last(1);
   }
   ATTNDB_ASSERT_OK(engine().DecodeBatch(batch));
   for (size_t i = 0; i < ids.size(); ++i) {
-    EXPECT_LT(RowDifference(engine().Logits(i), plain[i].back()), tolerance_) << "session " << i;
+    EXPECT_LT(RowDifference(*engine().Logits(i), plain[i].back()), tolerance_) << "session " << i;
   }
 }
 
@@ -197,8 +197,8 @@ TEST_P(EngineAgreementTest, ForksGoTheirOwnWays) {
     const BatchEntry batch[] = {{&session, std::span(left).subspan(i, 1)},
                                 {&fork, std::span(right).subspan(i, 1)}};
     ATTNDB_ASSERT_OK(engine().DecodeBatch(batch));
-    ASSERT_LT(RowDifference(engine().Logits(0), plain_left[90 + i]), tolerance_) << i;
-    ASSERT_LT(RowDifference(engine().Logits(1), plain_right[90 + i]), tolerance_) << i;
+    ASSERT_LT(RowDifference(*engine().Logits(0), plain_left[90 + i]), tolerance_) << i;
+    ASSERT_LT(RowDifference(*engine().Logits(1), plain_right[90 + i]), tolerance_) << i;
   }
 }
 

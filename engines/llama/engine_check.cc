@@ -21,12 +21,15 @@ Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId
   report->plain_ms = report->plain_prefill_ms;
   if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(prompt));
   for (size_t i = 0; i < generated.size(); ++i) {
-    const std::span<const float> logits = plain.Logits();
+    ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, plain.Logits());
     const TokenId best = ArgMax(logits);
     const TokenId rival = best != generated[i] ? generated[i] : RunnerUp(logits, best);
     const double gap = GapOf(logits, best, rival);
-    const double spread =
-        other == nullptr ? 0 : std::abs(gap - GapOf(other->Logits(), best, rival));
+    double spread = 0;
+    if (other != nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> others, other->Logits());
+      spread = std::abs(gap - GapOf(others, best, rival));
+    }
     report->own_spread = std::max(report->own_spread, spread);
     if (best != generated[i]) {
       report->differences.push_back({i, generated[i], best, gap, spread});

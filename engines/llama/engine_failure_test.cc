@@ -19,6 +19,7 @@
 #include "attndb/db.h"
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/plain_context.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -60,7 +61,7 @@ class EngineFailureTest : public ::testing::TestWithParam<HookVariant> {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), tokens));
     for (size_t i = held.size(); i < tokens.size(); ++i) {
       ATTNDB_ASSERT_OK(engine().Decode(session, tokens[i]));
-      EXPECT_LT(RowDifference(engine().Logits(), plain[i]), 1e-4);
+      EXPECT_LT(RowDifference(*engine().Logits(), plain[i]), 1e-4);
     }
     EXPECT_EQ(engine().engine_cache().num_used, 0u);
   }
@@ -107,8 +108,8 @@ TEST_P(EngineFailureTest, ASessionThatFailsInABatchEndsAlone) {
                             Status(), FailsWith(StatusCode::kResourceExhausted, _), Status()));
   EXPECT_EQ(fails.num_tokens(), 0u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), std::span(ids).first(65)));
-  EXPECT_LT(RowDifference(engine().Logits(0), plain[64]), 1e-4);
-  EXPECT_LT(RowDifference(engine().Logits(2), plain[19]), 1e-4);
+  EXPECT_LT(RowDifference(*engine().Logits(0), plain[64]), 1e-4);
+  EXPECT_LT(RowDifference(*engine().Logits(2), plain[19]), 1e-4);
   ExpectHealthy(first, std::span(ids).first(65));
   ExpectHealthy(last, some);
 
@@ -263,6 +264,104 @@ TEST_P(EngineFailureTest, WrongArgumentsChangeNothing) {
   EXPECT_THAT(engine().Prefill(half.session, ids),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("kv_dtype")));
   ExpectHealthy(session, ids);
+}
+
+TEST_P(EngineFailureTest, LogitsThatTheLastCallDidNotGiveAreAnError) {
+  const std::vector<TokenId> ids = Ids(10);
+  const auto lacks = [this](size_t entry, const char* text) {
+    EXPECT_THAT(engine().Logits(entry),
+                FailsWith(StatusCode::kFailedPrecondition, HasSubstr(text)));
+  };
+  lacks(0, "entry 0: the engine has run nothing");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session first, NewSession(db));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session second, NewSession(db));
+  const BatchEntry both[] = {{&first, ids}, {&second, ids}};
+  ATTNDB_ASSERT_OK(engine().DecodeBatch(both));
+  ATTNDB_EXPECT_OK(engine().Logits(1));
+  lacks(2, "entry 2: the engine's last call had 2");
+
+  // A call of one entry leaves none of the rows of two.
+  ATTNDB_ASSERT_OK(engine().Decode(first, 1));
+  ATTNDB_EXPECT_OK(engine().Logits(0));
+  lacks(1, "entry 1: the engine's last call had 1");
+  ATTNDB_ASSERT_OK(engine().Prefill(first, ids));
+  lacks(1, "entry 1: the engine's last call had 1");
+
+  // Nor does a call that fails, before or after it has run.
+  EXPECT_FALSE(engine().Prefill(first, {}).ok());
+  lacks(0, "its last call failed");
+  ATTNDB_ASSERT_OK(engine().Decode(first, 1));
+  EXPECT_FALSE(engine().Decode(first, 1, {.window_tokens = 4, .keep_first = 4}).ok());
+  lacks(0, "its last call failed");
+  ATTNDB_ASSERT_OK(engine().Decode(first, 1));
+  EXPECT_FALSE(engine().Generate(first, ids, {.sampler = {.top_p = 2}}).ok());
+  lacks(0, "its last call failed");
+}
+
+TEST_P(EngineFailureTest, AnEntryThatFailsHasNoLogits) {
+  const std::vector<TokenId> ids = Ids(10);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session good, NewSession(db));
+  const uint64_t half = engine().spec().KvBytesPerToken() / 2;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const DB small,
+      DB::Open(directory_.File("small"), {.query_sample = 0, .host_memory_bytes = half}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session poor, NewSession(small));
+  const BatchEntry entries[] = {{&poor, ids}, {&good, ids}};
+  std::vector<Status> statuses;
+  ATTNDB_ASSERT_OK(engine().DecodeBatch(entries, &statuses));
+  EXPECT_THAT(engine().Logits(0),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("entry 0: the entry failed")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), ids));
+  EXPECT_LT(RowDifference(*engine().Logits(1), plain.back()), 1e-4);
+}
+
+// A pass inside a pass would overwrite the logits that the outer one still gives.
+TEST_P(EngineFailureTest, CallbacksCantRunTheEngine) {
+  const std::vector<TokenId> ids = Ids(100);  // Two ubatches.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session other, NewSession(db));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), ids));
+  size_t num_refused = 0;
+  const auto try_to_run = [&] {
+    const BatchEntry entry = {.session = &other, .tokens = std::span(ids).first(1)};
+    for (const Status& status :
+         {engine().Prefill(other, ids), engine().Decode(other, 1),
+          engine().DecodeBatch({&entry, 1}), engine().Generate(other, ids).status()}) {
+      EXPECT_THAT(status, FailsWith(StatusCode::kFailedPrecondition, HasSubstr("callback")));
+    }
+    ++num_refused;
+  };
+  PrefillOptions options;
+  options.on_logits = [&](uint64_t index, std::span<const float> logits) {
+    try_to_run();
+    EXPECT_LT(RowDifference(logits, plain[index]), 1e-4);
+  };
+  options.progress = [&](const PrefillProgress&) {
+    try_to_run();
+    return true;
+  };
+  options.checkpoint = [&](uint64_t) {
+    try_to_run();
+    return Status();
+  };
+  ATTNDB_ASSERT_OK(engine().Prefill(session, ids, options));
+  EXPECT_EQ(num_refused, 100u + 2u + 1u);
+  EXPECT_LT(RowDifference(*engine().Logits(), plain.back()), 1e-4);
+  EXPECT_EQ(other.num_tokens(), 0u);
+  ExpectHealthy(session, ids);
+}
+
+TEST_P(EngineFailureTest, APlainContextWithoutARunHasNoLogits) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto plain, engine().OpenPlain({.num_tokens = 256}));
+  const auto lacks = FailsWith(StatusCode::kFailedPrecondition, HasSubstr("no logits"));
+  EXPECT_THAT(plain->Logits(), lacks);
+  ATTNDB_ASSERT_OK(plain->Run(Ids(10)));
+  ATTNDB_EXPECT_OK(plain->Logits());
+  EXPECT_THAT(plain->Run(Ids(300)), FailsWith(StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(plain->Logits(), lacks);
 }
 
 TEST_P(EngineFailureTest, LlamaCppsOwnCacheStaysAtOneUbatch) {

@@ -29,6 +29,7 @@ Result<std::unique_ptr<Reply>> LlamaEngine::Impl::BeginReply(
 
 Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const TokenId> rest,
                                                const GenerateOptions& generate) {
+  ATTNDB_RETURN_IF_ERROR(BeginCall());
   const Clock::time_point start = Clock::now();
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<Reply> reply, BeginReply(generate));
   ATTNDB_RETURN_IF_ERROR(Prefill(session, rest, generate.prefill));
@@ -39,7 +40,8 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
 
   Clock::time_point first_token;
   while (generate.max_tokens > 0) {
-    const std::optional<FinishReason> end = reply->Next(Logits(0));
+    ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, Logits(0));
+    const std::optional<FinishReason> end = reply->Next(logits);
     if (result.first_token_ms == 0) {
       result.first_token_ms = MillisecondsSince(start);
       first_token = Clock::now();
@@ -50,9 +52,7 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
       result.finish = *end;
       break;
     }
-    ATTNDB_RETURN_IF_ERROR(MakeRoom(generate.prefill.window, 1, &session).status());
-    const BatchEntry entry = {.session = &session, .tokens = {&reply->tokens().back(), 1}};
-    ATTNDB_RETURN_IF_ERROR(DecodeBatch({&entry, 1}));
+    ATTNDB_RETURN_IF_ERROR(Decode(session, reply->tokens().back(), generate.prefill.window));
     ++result.num_in_session;
   }
   if (result.num_in_session > 0) {

@@ -34,6 +34,7 @@ class LlamaEngine::Impl {
   // Errors: kInvalidArgument: no token, an id out of the vocabulary, a session of another spec.
   Status CheckRun(const Session& session, std::span<const TokenId> tokens) const;
   Status Prefill(Session& session, std::span<const TokenId> tokens, const PrefillOptions& options);
+  Status Decode(Session& session, TokenId token, const WindowOptions& window);
   Status DecodeBatch(std::span<const BatchEntry> entries, std::vector<Status>* statuses = nullptr);
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options);
@@ -41,7 +42,7 @@ class LlamaEngine::Impl {
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& plain) const;
   Result<std::unique_ptr<Embedder>> OpenEmbedder(uint64_t max_tokens) const;
   uint64_t EmbedderBytes(uint64_t max_tokens) const;
-  std::span<const float> Logits(size_t entry) const;
+  Result<std::span<const float>> Logits(size_t entry) const;
   EngineCacheUse CacheUse() const { return hooked_->CacheUse(); }
   ThreadReport threads() const { return hooked_->threads(); }
 
@@ -52,6 +53,11 @@ class LlamaEngine::Impl {
   std::optional<ChatTemplate> chat;
 
  private:
+  // Forgets the logits of the call before. Errors: kFailedPrecondition: a callback of a Prefill
+  // that is under way calls, and would overwrite its logits.
+  Status BeginCall();
+  Status RunPrefill(Session& session, std::span<const TokenId> tokens,
+                    const PrefillOptions& options);
   // One pass, by the weights that were loaded.
   Status RunPass(std::span<const BatchEntry> entries, const HookedContext::RunOptions& run);
   // Opens the files of a model after they were checked.
@@ -73,7 +79,9 @@ class LlamaEngine::Impl {
   std::unique_ptr<HookedContext> hooked_;
   // How the embeddings of tokens become the one of their text; NONE: the model makes none.
   Pooling pooling_ = LLAMA_POOLING_TYPE_NONE;
-  std::vector<size_t> entry_rows_;  // Entry -> row of logits in the last batch.
+  // Entry of the last call -> its row of logits; none: the entry failed. Empty: the call failed.
+  std::vector<std::optional<size_t>> entry_rows_;
+  bool in_prefill_ = false;
 };
 
 }  // namespace attndb::llama

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <string>
 
 #include "attndb/units.h"
 #include "engines/llama/engine_impl.h"
@@ -14,6 +15,18 @@ using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// Sets the flag for as long as it lives.
+class FlagScope {
+ public:
+  explicit FlagScope(bool* flag) : flag_(flag) { *flag_ = true; }
+  ~FlagScope() { *flag_ = false; }
+  FlagScope(const FlagScope&) = delete;
+  FlagScope& operator=(const FlagScope&) = delete;
+
+ private:
+  bool* const flag_;
+};
 
 // Waits for what the plan of each layer says is waited for (await=1). Before the batch and not
 // inside it: ggml's threads would spin meanwhile, and an object of a segment is made for all of its
@@ -58,9 +71,23 @@ Status LlamaEngine::Impl::RunPass(std::span<const BatchEntry> entries,
   return status;
 }
 
+Status LlamaEngine::Impl::BeginCall() {
+  if (in_prefill_) {
+    return Status::FailedPrecondition("a callback of Prefill runs the engine that called it");
+  }
+  entry_rows_.clear();
+  return Status::Ok();
+}
+
 Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tokens,
                                   const PrefillOptions& prefill) {
-  entry_rows_.clear();
+  ATTNDB_RETURN_IF_ERROR(BeginCall());
+  const FlagScope scope(&in_prefill_);
+  return RunPrefill(session, tokens, prefill);
+}
+
+Status LlamaEngine::Impl::RunPrefill(Session& session, std::span<const TokenId> tokens,
+                                     const PrefillOptions& prefill) {
   ATTNDB_RETURN_IF_ERROR(CheckRun(session, tokens));
   const Clock::time_point start = Clock::now();
   const bool all_logits = prefill.on_logits != nullptr;
@@ -90,13 +117,20 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
       ATTNDB_RETURN_IF_ERROR(prefill.checkpoint(done));
     }
   }
-  entry_rows_.push_back(hooked_->num_logit_rows() - 1);
+  entry_rows_.emplace_back(hooked_->num_logit_rows() - 1);
   return Status::Ok();
+}
+
+Status LlamaEngine::Impl::Decode(Session& session, TokenId token, const WindowOptions& window) {
+  ATTNDB_RETURN_IF_ERROR(BeginCall());
+  ATTNDB_RETURN_IF_ERROR(MakeRoom(window, 1, &session).status());
+  const BatchEntry entry = {.session = &session, .tokens = {&token, 1}};
+  return DecodeBatch({&entry, 1});
 }
 
 Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
                                       std::vector<Status>* statuses) {
-  entry_rows_.clear();
+  ATTNDB_RETURN_IF_ERROR(BeginCall());
   if (entries.empty() || entries.size() > options.max_sessions) {
     return Status::InvalidArgument("batch of " + Counted(entries.size(), "session") +
                                    ", expected 1 to " + FormatCount(options.max_sessions));
@@ -120,12 +154,27 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
     ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
   }
   ATTNDB_RETURN_IF_ERROR(RunPass(entries, {.statuses = statuses}));
-  for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const bool ran = statuses == nullptr || (*statuses)[i].ok();
+    entry_rows_.push_back(ran ? std::optional<size_t>(i) : std::nullopt);
+  }
   return Status::Ok();
 }
 
-std::span<const float> LlamaEngine::Impl::Logits(size_t entry) const {
-  return hooked_->LogitRow(entry_rows_[entry]);
+Result<std::span<const float>> LlamaEngine::Impl::Logits(size_t entry) const {
+  if (entry < entry_rows_.size() && entry_rows_[entry]) {
+    return hooked_->LogitRow(*entry_rows_[entry]);
+  }
+  const std::string asked = "no logits of entry " + std::to_string(entry) + ": ";
+  if (entry_rows_.empty()) {
+    return Status::FailedPrecondition(asked +
+                                      "the engine has run nothing, or its last call failed");
+  }
+  if (entry < entry_rows_.size()) {
+    return Status::FailedPrecondition(asked + "the entry failed in the engine's last call");
+  }
+  return Status::FailedPrecondition(asked + "the engine's last call had " +
+                                    std::to_string(entry_rows_.size()));
 }
 
 }  // namespace attndb::llama

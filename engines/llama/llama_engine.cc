@@ -83,9 +83,7 @@ Status LlamaEngine::Prefill(Session& session, std::span<const TokenId> tokens,
 }
 
 Status LlamaEngine::Decode(Session& session, TokenId token, const WindowOptions& window) {
-  ATTNDB_RETURN_IF_ERROR(MakeRoom(window, 1, &session).status());
-  const BatchEntry entry = {.session = &session, .tokens = {&token, 1}};
-  return impl_->DecodeBatch({&entry, 1});
+  return impl_->Decode(session, token, window);
 }
 
 Status LlamaEngine::DecodeBatch(std::span<const BatchEntry> entries,
@@ -93,7 +91,9 @@ Status LlamaEngine::DecodeBatch(std::span<const BatchEntry> entries,
   return impl_->DecodeBatch(entries, statuses);
 }
 
-std::span<const float> LlamaEngine::Logits(size_t entry) const { return impl_->Logits(entry); }
+Result<std::span<const float>> LlamaEngine::Logits(size_t entry) const {
+  return impl_->Logits(entry);
+}
 
 Result<Generation> LlamaEngine::Generate(Session& session, std::span<const TokenId> rest,
                                          const GenerateOptions& options) {

@@ -154,6 +154,8 @@ struct WindowOptions {
   Status Validate() const;
 };
 
+// The callbacks must not run the engine: Prefill, Decode, DecodeBatch and Generate then fail with
+// kFailedPrecondition.
 struct PrefillOptions {
   // Called after each ubatch; false stops with kCancelled. The session keeps the tokens that are
   // done.
@@ -363,9 +365,11 @@ class LlamaEngine {
   // batch: then all were cropped back.
   Status DecodeBatch(std::span<const BatchEntry> entries, std::vector<Status>* statuses = nullptr);
 
-  // Logits of the last successful call, [vocab_size]; valid until the next call.
-  // REQUIRES: entry < number of entries of that call.
-  std::span<const float> Logits(size_t entry = 0) const;
+  // Logits after the last token of an entry of the last Prefill, Decode, DecodeBatch or Generate,
+  // [vocab_size]. They are valid until the next of these calls, which overwrites them: read or copy
+  // the logits of all entries before it.
+  // Errors: kFailedPrecondition: the last call had no such entry, or the call or the entry failed.
+  Result<std::span<const float>> Logits(size_t entry = 0) const;
 
   // Runs `rest`, then samples tokens until one of GenerateOptions's ends. The repeat penalty sees
   // `rest` and what was generated.

@@ -44,6 +44,7 @@ PlainContext::PlainContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 PlainContext::~PlainContext() = default;
 
 Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_logits) {
+  impl_->has_logits = false;
   if (tokens.empty()) return Status::InvalidArgument("no token to run");
   ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(tokens));
   const uint32_t capacity = llama_n_ctx(impl_->context.get());
@@ -62,6 +63,7 @@ Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_log
       on_logits(done + i, impl_->LogitsAt(static_cast<int32_t>(i)));
     }
   }
+  impl_->has_logits = true;
   return Status::Ok();
 }
 
@@ -86,7 +88,10 @@ std::span<const float> PlainContext::Impl::LogitsAt(int32_t idx) const {
   return {llama_get_logits_ith(context.get(), idx), tokenizer->vocab_size()};
 }
 
-std::span<const float> PlainContext::Logits() const { return impl_->LogitsAt(-1); }
+Result<std::span<const float>> PlainContext::Logits() const {
+  if (impl_->has_logits) return impl_->LogitsAt(-1);
+  return Status::FailedPrecondition("no logits: the context has run nothing, or its Run failed");
+}
 
 uint64_t PlainContext::num_tokens() const { return impl_->num_tokens; }
 

@@ -29,8 +29,9 @@ class PlainContext {
   // in `tokens`; else only the last token's logits are computed.
   Status Run(std::span<const TokenId> tokens, const OnLogits& on_logits = nullptr);
 
-  // Logits after the last token of the last Run; valid until the next call.
-  std::span<const float> Logits() const;
+  // Logits after the last token of the last Run; valid until the next Run, which overwrites them.
+  // Errors: kFailedPrecondition: nothing has run, or the last Run failed.
+  Result<std::span<const float>> Logits() const;
 
   uint64_t num_tokens() const;
   // Fills the cache with `num_copies` more copies of what it holds, at the same positions, for

@@ -26,6 +26,7 @@ class PlainContext::Impl {
   ContextHandle context;
   const Tokenizer* tokenizer = nullptr;  // Owned by the engine.
   uint64_t num_tokens = 0;
+  bool has_logits = false;  // The last Run gave some.
 };
 
 class PlainContextBuilder {

@@ -3,7 +3,7 @@
 //
 //   auto reply = engine.BeginReply(options);
 //   (*reply)->SeePrompt(rest);                       // Run before, or run in the next pass.
-//   while (!(*reply)->Next(engine.Logits(entry))) run a pass with (*reply)->tokens().back();
+//   while (!(*reply)->Next(*engine.Logits(entry))) run a pass with (*reply)->tokens().back();
 //   std::string text = (*reply)->Finish();
 //
 // Threads: one thread at a time; it only reads its engine, which outlives it.

@@ -56,7 +56,7 @@ Result<std::vector<float>> QuantizedLogits(const std::string& folder) {
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(engine.spec(), all.first(1)));
   ATTNDB_RETURN_IF_ERROR(engine.Prefill(start.session, all.first(kNumTokens)));
   ATTNDB_RETURN_IF_ERROR(engine.Decode(start.session, tokens.back()));
-  const std::span<const float> logits = engine.Logits();
+  ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, engine.Logits());
   return std::vector<float>(logits.begin(), logits.end());
 }
 
@@ -69,7 +69,7 @@ Result<std::vector<float>> ExactLogits(const std::string& folder) {
       const std::unique_ptr<PlainContext> plain,
       engine.OpenPlain({.num_tokens = 256, .flash_attention = false, .kv_dtype = DType::kFloat32}));
   ATTNDB_RETURN_IF_ERROR(plain->Run(Tokens()));
-  const std::span<const float> logits = plain->Logits();
+  ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, plain->Logits());
   return std::vector<float>(logits.begin(), logits.end());
 }
 

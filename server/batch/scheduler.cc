@@ -106,6 +106,8 @@ bool Scheduler::TakeTurns() {
 void Scheduler::RemoveCancelled() {
   active_.remove_if([this](const std::shared_ptr<Turn>& turn) {
     if (!turn->cancelled()) return false;
+    // Its reply is whole: the next pass ends it.
+    if (turn->finish_ && turn->awaited_.empty()) return false;
     KeepCut(turn.get());
     return true;
   });
@@ -246,13 +248,16 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   if (!status.ok()) return RunAlone(parts);
   Learn(parts, MonotonicSeconds() - start);
   std::vector<Part> failed;
+  std::vector<Turn*> done;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (statuses[i].ok()) {
-      Advance(parts[i], engine_->Logits(i));
-    } else {
+    if (!statuses[i].ok()) {
       failed.push_back(parts[i]);
+    } else if (Advance(parts[i], engine_->Logits(i))) {
+      done.push_back(parts[i].turn);
     }
   }
+  // Not in the loop above: a listener may run the engine, which overwrites the other turns' logits.
+  for (Turn* const turn : done) Leave(turn);
   if (!failed.empty()) RunAlone(failed);
 }
 
@@ -266,7 +271,7 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
       status = RunPass({&part, 1}, nullptr);
     }
     if (status.ok()) {
-      Advance(part, engine_->Logits(0));
+      if (Advance(part, engine_->Logits(0))) Leave(part.turn);
     } else if (status.code() != StatusCode::kResourceExhausted || !Pause(part.turn)) {
       Fail(part.turn, status);
     }
@@ -306,26 +311,52 @@ void Scheduler::Pace(std::span<const Part> parts, double seconds) {
   pacer_.Learn(seconds, sessions);
 }
 
-void Scheduler::Advance(const Part& part, std::span<const float> logits) {
+// Takes what a pass gave a turn, and runs nothing. True: the turn is done, and is to leave.
+bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& logits) {
   Turn* const turn = part.turn;
   if (!turn->decodes()) {
-    turn->num_run_ += part.tokens.size();
-    if (turn->count_) turn->count_(part.tokens.size());
-    turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
-    if (!turn->decodes()) return;
-    const std::string& plan = turn->request_.plan;
-    const Status status = plan.empty() ? Status::Ok() : turn->session_.SetPlan(plan);
-    if (!status.ok()) return Fail(turn, status);
-    if (!turn->request_.replies) return HandOver(turn);
-    if (!Begin(turn)) return;
+    if (!ReadPart(part)) return false;
+    if (!turn->request_.replies) return true;
+    if (!Begin(turn)) return false;
   }
-  if (turn->cancelled()) return;
+  if (turn->finish_) return true;  // The pass ran the last token of its reply.
+  if (turn->cancelled()) return false;
+  if (!logits.ok()) {
+    Fail(turn, logits.status());
+    return false;
+  }
+  return Sample(turn, *logits);
+}
+
+// The pass has run a part of the turn's prompt. True: the prompt is read.
+bool Scheduler::ReadPart(const Part& part) {
+  Turn* const turn = part.turn;
+  turn->num_run_ += part.tokens.size();
+  if (turn->count_) turn->count_(part.tokens.size());
+  turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
+  if (!turn->decodes()) return false;
+  const std::string& plan = turn->request_.plan;
+  const Status status = plan.empty() ? Status::Ok() : turn->session_.SetPlan(plan);
+  if (!status.ok()) Fail(turn, status);
+  return status.ok();
+}
+
+// Takes the next token of the turn's reply. True: the turn is done.
+bool Scheduler::Sample(Turn* turn, std::span<const float> logits) {
   const size_t num_before = turn->reply_->tokens().size();
-  const std::optional<llama::FinishReason> end = turn->reply_->Next(logits);
+  turn->finish_ = turn->reply_->Next(logits);
   const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
   if (is_token) NoteToken(turn);
   if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
-  if (end) End(turn, *end);
+  if (!turn->finish_) return false;
+  turn->reply_->Finish();
+  return !LacksLastToken(*turn);
+}
+
+// Whether the last token of the turn's reply is still to be run, in the next pass.
+bool Scheduler::LacksLastToken(const Turn& turn) {
+  const uint64_t num_tokens = turn.request_.prompt.size() + turn.reply_->tokens().size();
+  return turn.request_.runs_last && turn.session_.num_tokens() < num_tokens;
 }
 
 // A token of the reply was sampled.
@@ -368,6 +399,15 @@ bool Scheduler::Begin(Turn* turn) {
   return true;
 }
 
+// A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
+void Scheduler::Leave(Turn* turn) {
+  if (turn->request_.replies) {
+    End(turn);
+  } else {
+    HandOver(turn);
+  }
+}
+
 // The prompt of a turn that asks for no reply is read.
 void Scheduler::HandOver(Turn* turn) {
   turn->listener_->OnStart(StartOf(*turn));
@@ -375,22 +415,15 @@ void Scheduler::HandOver(Turn* turn) {
   Remove(turn);
 }
 
-void Scheduler::End(Turn* turn, llama::FinishReason finish) {
+void Scheduler::End(Turn* turn) {
   const TurnRequest& request = turn->request_;
-  turn->reply_->Finish();
-  const std::vector<TokenId>& reply = turn->reply_->tokens();
-  if (request.runs_last &&
-      turn->session_.num_tokens() + 1 == request.prompt.size() + reply.size()) {
-    // What it can't run is not stored, as of other turns.
-    (void)engine_->Decode(turn->session_, reply.back(), request.generate.prefill.window);
-  }
   const uint64_t num_dropped = turn->session_.num_dropped();
   std::vector<TokenId> tokens = HeldTokens(*turn);
   conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
                        request.store);
   turn->listener_->OnEnd(
-      {.finish = finish,
-       .num_tokens = reply.size(),
+      {.finish = *turn->finish_,
+       .num_tokens = turn->reply_->tokens().size(),
        .first_token_seconds = turn->first_token_seconds_ - request.received_seconds,
        .num_dropped_tokens = num_dropped});
   Remove(turn);

@@ -9,6 +9,8 @@
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
 //          stored is durable, and ends where there is no such thing.
+//          The engine's next call overwrites the logits of a pass. So every turn of the pass takes
+//          its token first; sessions are kept and handed over after that.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
@@ -26,9 +28,11 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "attndb/result.h"
 #include "engines/llama/llama_engine.h"
 #include "server/batch/conversations.h"
 #include "server/batch/pacer.h"
@@ -98,12 +102,16 @@ class Scheduler {
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
-  void Advance(const Part& part, std::span<const float> logits);
+  bool Advance(const Part& part, const Result<std::span<const float>>& logits);
+  bool ReadPart(const Part& part);
+  bool Sample(Turn* turn, std::span<const float> logits);
+  static bool LacksLastToken(const Turn& turn);
   void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
+  void Leave(Turn* turn);
   void HandOver(Turn* turn);
-  void End(Turn* turn, llama::FinishReason finish);
+  void End(Turn* turn);
   static std::vector<TokenId> HeldTokens(const Turn& turn);
   void KeepCut(Turn* turn);
   void Fail(Turn* turn, const Status& status);

@@ -77,7 +77,8 @@ struct TurnRequest {
   double tpot_seconds = 0;  // What a token may take; 0: it does not say.
   // How it is stored, under `id` in any case; none: as conversations are.
   std::optional<StoreOptions> store;
-  // The last token of a reply that max_tokens cut is run, too: what is stored has all of it.
+  // The last token of the reply is run, too, in one more pass: what is stored has all of it. If
+  // this pass fails, so does the turn, and it is not stored.
   bool runs_last = false;
   // What was run of it is stored under this id, as conversations are, where the client leaves or
   // the scheduler stops before its end; what was run of a prompt alone, under an id of its own.
@@ -126,9 +127,10 @@ class Turn {
   uint64_t read_pass_ = 0;   // The last that took tokens of its prompt; first, that which met it.
   uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.
   std::unique_ptr<llama::Reply> reply_;
-  double first_token_seconds_ = 0;  // When it came.
-  double last_token_seconds_ = 0;   // When the last one so far came.
-  double attention_share_ = 0;      // PacedSession::share.
+  std::optional<llama::FinishReason> finish_;  // Once the reply has its last token.
+  double first_token_seconds_ = 0;             // When it came.
+  double last_token_seconds_ = 0;              // When the last one so far came.
+  double attention_share_ = 0;                 // PacedSession::share.
   // Not empty: it lacks memory, and waits until one of them gives some.
   std::vector<PendingStore> awaited_;
 };

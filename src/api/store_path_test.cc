@@ -11,6 +11,7 @@ namespace {
 using test::FailsWith;
 using test::IsOk;
 using test::ToyModel;
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -65,6 +66,34 @@ TEST_F(StorePathTest, WhatALinkLeadsToCountsAndNotItsName) {
   std::filesystem::create_directory_symlink(longer, dir_.File("link"));
   EXPECT_THAT(DB::Open(dir_.File("link/s")).status(),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("490 bytes")));
+}
+
+// By a linked parent, by a link to the store, and by a link to that one.
+TEST_F(StorePathTest, AStoreBehindALinkIsTheStoreItself) {
+  namespace fs = std::filesystem;
+  const test::Tokens tokens = ToyModel::Tokens(20, 1);
+  const test::KvArrays kv(model_, tokens);
+  fs::create_directory(dir_.File("folder"));
+  fs::create_directory_symlink("folder", dir_.File("linked"));
+  fs::create_directory_symlink("folder/s", dir_.File("store"));
+  fs::create_directory_symlink(dir_.File("store"), dir_.File("linked/again"));
+  {  // Made behind a link.
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(dir_.File("linked/s")));
+    ATTNDB_ASSERT_OK(db.Import(model_.spec(), tokens, kv.layers(), {.name = "a"}));
+  }
+  for (const std::string path : {"linked/s", "store", "linked/again", "folder/s"}) {
+    SCOPED_TRACE(path);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(DB db, DB::Open(dir_.File(path)));
+    EXPECT_EQ(*db.Tokens("a"), tokens);
+    ATTNDB_EXPECT_OK(db.Import(model_.spec(), tokens, kv.layers(), {.name = path.substr(0, 3)}));
+    // One writer, by whatever path.
+    for (const char* const other : {"store", "folder/s"}) {
+      EXPECT_THAT(DB::Open(dir_.File(other)).status(), FailsWith(StatusCode::kBusy, _));
+    }
+    EXPECT_TRUE(db.Verify()->ok());
+    ATTNDB_EXPECT_OK(db.Drop(path.substr(0, 3)));
+    ATTNDB_EXPECT_OK(db.Compact());
+  }
 }
 
 TEST_F(StorePathTest, APathThatNamesNoFolderIsRefused) {

@@ -87,7 +87,7 @@ class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
   }
   std::vector<float> Decoded(Session* session, TokenId token) {
     ATTNDB_EXPECT_OK(engine_->Decode(*session, token));
-    const std::span<const float> logits = engine_->Logits();
+    const std::span<const float> logits = *engine_->Logits();
     return {logits.begin(), logits.end()};
   }
 

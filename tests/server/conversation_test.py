@@ -270,6 +270,23 @@ class TestNamedContext:
         held = first.usage["total_tokens"]
         assert server.wait_until_durable("fruit")["num_tokens"] > held
 
+    def test_is_stored_whole_beside_a_reply_that_goes_on(self, folder):
+        """The last token of the named reply once ran between two turns of a pass, and overwrote
+        the other one's logits: the server died."""
+        with Server(folder / "store") as server:
+            with server.stream("Tell me of the sea.", store_as="a", max_tokens=60,
+                               ignore_eos=True) as named:
+                next(named.pieces())
+                with server.stream("Tell me of the mountains.", max_tokens=200,
+                                   ignore_eos=True) as other:
+                    next(other.pieces())
+                    named_end = list(named.events())[-1]["usage"]
+                    other_end = list(other.events())[-1]["usage"]
+            assert named_end["completion_tokens"] == 60
+            assert other_end["completion_tokens"] == 200
+            stored = server.wait_until_durable("a")
+            assert stored["num_tokens"] == named_end["total_tokens"]
+
     def test_says_the_same_behind_a_restart(self, folder):
         run_attndb(folder / "store", "import", "-", "--name", "skerry", "-m", "smollm2",
                    stdin=STORY)

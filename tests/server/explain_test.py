@@ -10,7 +10,8 @@ import json
 
 import pytest
 
-from server_case import (CAPITAL, CONTEXTS, STORY, HttpError, Server, assistant, run_attndb, user)
+from server_case import (CAPITAL, CONTEXTS, STORY, HttpError, Server, all_at_once, assistant,
+                         run_attndb, user)
 
 EXPLAIN = "/attndb/v1/explain"
 NUM_LAYERS, NUM_HEADS = 30, 9  # SmolLM2-135M's.
@@ -50,6 +51,23 @@ class TestExplain:
             assert sorted(head["tokens"]) == list(range(answer["num_tokens"]))
             assert sum(head["weights"]) == pytest.approx(1, abs=1e-4)
             assert head["weights"] == sorted(head["weights"], reverse=True)
+
+    def test_beside_other_requests_it_changes_none_of_them(self, server):
+        """Prompts that are read in one pass: an explained one runs a token more behind it."""
+        def explained(i):
+            return explain(server, [user(f"Notebook {i}. {CAPITAL}")], top=1)
+
+        def asked(i):
+            return server.ask(f"Notebook {i}. {CAPITAL}", max_tokens=12)
+
+        for _ in range(3):
+            answers = all_at_once([lambda i=i: (explained if i % 2 == 0 else asked)(i)
+                                   for i in range(12)])
+            for i, answer in enumerate(answers):
+                if i % 2 == 0:
+                    assert len(answer["layers"]) == NUM_LAYERS
+                else:
+                    assert "Paris" in answer.text
 
     def test_words_that_nobody_was_given_are_explained_too(self, server):
         answer = explain(server, [user(CAPITAL), assistant("London, I say.")], token=1)

@@ -20,7 +20,10 @@ Result<RawFile> RawFile::Open(const std::string& path) {
   std::string full_path(static_cast<size_t>(vfs->mxPathname) + 1, '\0');
   int rc =
       vfs->xFullPathname(vfs, path.c_str(), static_cast<int>(full_path.size()), full_path.data());
-  if (rc != SQLITE_OK) return Status::IoError(path + ": " + sqlite3_errstr(rc));
+  // SQLITE_OK_SYMLINK is no error: the path has a symbolic link in it, which full_path follows.
+  if (rc != SQLITE_OK && rc != SQLITE_OK_SYMLINK) {
+    return Status::IoError(path + ": " + sqlite3_errstr(rc));
+  }
   RawFile opened(path);
   // SQLite wants the names of a database as it makes them itself.
   opened.name_.reset(sqlite3_create_filename(full_path.c_str(), "", "", 0, nullptr));

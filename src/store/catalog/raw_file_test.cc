@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "store/catalog/sqlite.h"
@@ -32,6 +33,24 @@ TEST(RawFileTest, GivesTheBytesAndSaysWhereTheyEnd) {
   ATTNDB_ASSERT_OK(file->Read(6, bytes));
   EXPECT_EQ(bytes[3], std::byte{'9'});
   EXPECT_THAT(file->Read(7, bytes), FailsWith(StatusCode::kCorruption, path + ": it is cut short"));
+}
+
+TEST(RawFileTest, SymbolicLinksAreFollowed) {
+  namespace fs = std::filesystem;
+  const test::TempDir dir;
+  fs::create_directory(dir.File("folder"));
+  std::ofstream(dir.File("folder/a"), std::ios::binary) << "0123456789";
+  fs::create_directory_symlink("folder", dir.File("linked"));
+  fs::create_symlink("folder/a", dir.File("b"));
+  fs::create_symlink(dir.File("b"), dir.File("linked/c"));
+  for (const char* const path : {"linked/a", "b", "linked/c"}) {
+    const Result<RawFile> file = RawFile::Open(dir.File(path));
+    ATTNDB_ASSERT_OK(file) << path;
+    EXPECT_EQ(file->NumBytes().value(), 10u) << path;
+  }
+  fs::create_symlink("nothing", dir.File("dangling"));
+  EXPECT_THAT(RawFile::Open(dir.File("dangling")).status(),
+              FailsWith(StatusCode::kIoError, ::testing::HasSubstr("dangling")));
 }
 
 TEST(RawFileTest, AnAbsentFileIsNamed) {
