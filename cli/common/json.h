@@ -44,6 +44,8 @@ class JsonValue {
   enum class Kind : uint8_t { kBool, kSigned, kUnsigned, kReal, kText, kTexts, kTree };
 
   Kind kind_;
+  // clang-tidy takes members of an anonymous union for public ones.
+  // NOLINTBEGIN(readability-identifier-naming)
   union {
     bool bool_;
     int64_t signed_;
@@ -53,6 +55,7 @@ class JsonValue {
     const std::vector<std::string>* texts_;  // Not owned.
     const Json* tree_;                       // Not owned.
   };
+  // NOLINTEND(readability-identifier-naming)
 };
 
 struct JsonField {

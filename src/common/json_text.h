@@ -95,6 +95,8 @@ class JsonValue {
   }
 
   Kind kind_;
+  // clang-tidy takes members of an anonymous union for public ones.
+  // NOLINTBEGIN(readability-identifier-naming)
   union {
     bool bool_;
     int64_t signed_;
@@ -103,6 +105,7 @@ class JsonValue {
     Array array_;
     const std::map<std::string, uint64_t>* map_;  // Not owned.
   };
+  // NOLINTEND(readability-identifier-naming)
 };
 
 struct JsonField {
@@ -125,7 +128,7 @@ class JsonList {
 // Writes an object field by field.
 class JsonMembers {
  public:
-  explicit JsonMembers(std::initializer_list<JsonField> fields = {}) {
+  JsonMembers(std::initializer_list<JsonField> fields = {}) {
     for (const JsonField& field : fields) Add(field);
   }
 
