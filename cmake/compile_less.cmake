@@ -112,7 +112,6 @@ function(attndb_test_speed target)
   # At -Og, GCC takes members of temporaries for uninitialised that it sees initialised at -O2.
   set(speed $<$<NOT:$<CONFIG:Debug>>:-Og> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_compile_options(${target} PRIVATE ${speed})
-  set_target_properties(${target} PROPERTIES ATTNDB_COLD "${ARG_COLD}")
   if(NOT ATTNDB_UNITY)
     return()
   endif()
