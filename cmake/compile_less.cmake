@@ -103,8 +103,20 @@ function(attndb_precompile target precompiled speed)
     target_link_libraries(${precompiled} PRIVATE attndb_warnings)
     target_compile_options(${precompiled} PRIVATE ${speed})
     target_precompile_headers(${precompiled} PRIVATE ${attndb_standard_headers})
+    attndb_precompile_here(${precompiled})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${precompiled})
+endfunction()
+
+# Each checkout precompiles its headers itself. GCC's file depends on the folder that it was made in:
+# with one from another folder, GCC 12 crashed. ccache tells such files apart by a checksum that we
+# write: the list of headers. ccache compares the options and the headers themselves anyway, of each
+# source that uses them.
+function(attndb_precompile_here precompiled)
+  set_target_properties(${precompiled} PROPERTIES CXX_COMPILER_LAUNCHER "")
+  get_target_property(headers ${precompiled} PRECOMPILE_HEADERS)
+  file(CONFIGURE CONTENT "${headers}\n" @ONLY
+       OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${precompiled}.dir/cmake_pch.hxx.gch.sum)
 endfunction()
 
 function(attndb_test_speed target)
@@ -130,6 +142,7 @@ function(attndb_test_speed target)
       <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional>
       <gmock/gmock.h> <gtest/gtest.h> <limits> <map> <memory> <mutex> <numeric> <optional> <random>
       <set> <span> <string> <string_view> <thread> <utility> <vector>)
+    attndb_precompile_here(attndb_precompiled_tests)
   endif()
   target_precompile_headers(${target} REUSE_FROM attndb_precompiled_tests)
 endfunction()

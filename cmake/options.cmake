@@ -41,11 +41,12 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 # Checkouts in other folders share what was compiled. The compiler tells what a source includes, so
 # that ccache need not preprocess it first. Without the sloppiness, ccache keeps nothing that has a
-# precompiled header.
+# precompiled header. Of a precompiled header it reads the checksum alone (compile_less.cmake).
 find_program(ATTNDB_CCACHE ccache)
 if(ATTNDB_CCACHE)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-               CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${ATTNDB_CCACHE})
+               CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
+               ${ATTNDB_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
