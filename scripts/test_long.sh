@@ -2,7 +2,7 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit kills flips cpu agreement transformers server
-#                                       fuzz asan tsan tsan-engine stress
+#                                       fuzz asan tsan tsan-engine asan-server tsan-server stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
@@ -17,6 +17,9 @@
 #                 there, too
 #   tsan          all tests of the C++ library that run in several threads, under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
+#   asan-server   the server under AddressSanitizer and UBSan: 20 minutes of mixed requests and
+#                 restarts on a tiny model; MIXED_SECONDS=60 for one
+#   tsan-server   the same under ThreadSanitizer, llama.cpp too
 #   stress        every test of the release build 20 times, on a machine that is made slow and busy;
 #                 a day on 2 cores. STRESS_ROUNDS=3 and STRESS_TESTS=regex run less. A run that is
 #                 broken off, or that STRESS_SECONDS=3000 ends, writes no line: the next call runs
@@ -29,7 +32,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan tsan-engine stress)
+readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan tsan-engine
+             asan-server tsan-server stress)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -110,6 +114,24 @@ tsan-engine() {
     build/tsan-llama/bin/llama_test "--gtest_filter=-ChatTemplateTest.*:EngineGenerateTest.*" \
     >"$log" 2>&1 || { cat "$log"; return 1; }
   print_tests "$log"
+}
+
+run_mixed_load() {  # run_mixed_load PRESET: requests to a server that is built with a sanitizer.
+  scripts/setup.sh clients
+  scripts/build.sh "$1" attndb_programs
+  .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
+    --attndb "build/$1/bin/attndb" --mixed-seconds "${MIXED_SECONDS:-1200}" --restart-every 30 \
+    --mixed-seed "${ATTNDB_SEED:-$RANDOM}" tests/server/mixed_load_test.py
+}
+
+asan-server() {
+  scripts/setup.sh engine
+  ASAN_OPTIONS=detect_stack_use_after_return=1 run_mixed_load asan-server
+}
+
+tsan-server() {
+  scripts/setup.sh engine-tsan
+  TSAN_OPTIONS=halt_on_error=1 run_mixed_load tsan-llama
 }
 
 stress() {

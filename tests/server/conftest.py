@@ -12,6 +12,10 @@ def pytest_addoption(parser):
     parser.addoption("--arch-models", type=pathlib.Path, help="make_arch_models.py's folder")
     parser.addoption("--load-seconds", type=float, default=28, help="of load_test.py")
     parser.addoption("--kill-every", type=float, default=9, help="seconds, of load_test.py")
+    parser.addoption("--mixed-seconds", type=float, default=8, help="of mixed_load_test.py")
+    parser.addoption("--restart-every", type=float, default=2,
+                     help="seconds, of mixed_load_test.py")
+    parser.addoption("--mixed-seed", type=int, default=17, help="of mixed_load_test.py")
 
 
 def pytest_configure(config):

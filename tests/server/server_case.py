@@ -1,6 +1,7 @@
 """What the tests of the server share: servers with stores of their own, and ways to ask them.
 
-Servers run SmolLM2 on one thread, on any free port of 127.0.0.1; none outlives its test.
+Servers run SmolLM2 on one thread unless told otherwise, on any free port of 127.0.0.1; none
+outlives its test.
 """
 
 import contextlib
@@ -176,13 +177,13 @@ def environment(store):
 class Server:
     """`attndb serve` on a store; `with` ends it. `inside`: SmallDisk.inside (small_disk.py)."""
 
-    def __init__(self, store, *args, port=0, model="smollm2", inside=()):
+    def __init__(self, store, *args, port=0, model="smollm2", threads=1, inside=()):
         self.store = store
         # A file, so that nobody need read it for the server to go on.
         self._said = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*inside, _attndb, "--json", "serve", "-t", "1",
-             *map(str, ("-m", model, "-p", port, *args))],
+            [*inside, _attndb, "--json", "serve",
+             *map(str, ("-t", threads, "-m", model, "-p", port, *args))],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
             env=environment(store), cwd=ROOT, preexec_fn=_die_with_parent)
         line = self.process.stdout.readline()
@@ -310,15 +311,21 @@ def run_attndb(store, *args, stdin="", exit_code=0, inside=()):
     return json.loads(done.stdout)
 
 
-def write_embedding_model(path, pooling_type=3):
-    """A tiny random model that pools tokens: 1 their mean, 2 the first, 3 the last."""
+def write_tiny_model(path, meta=None, **keys):
+    """A tiny random model, with these of its metadata; `keys` are those of its architecture."""
     spec = importlib.util.spec_from_file_location("tiny", ROOT / "scripts/make_tiny_model.py")
     tiny = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tiny)
     model = tiny.llama_bpe(seed=17)
-    model.keys(pooling_type=pooling_type)
+    model.keys(**keys)
+    model.meta |= meta or {}
     model.write(str(path))
     return path
+
+
+def write_embedding_model(path, pooling_type=3):
+    """One that pools tokens: 1 their mean, 2 the first, 3 the last."""
+    return write_tiny_model(path, pooling_type=pooling_type)
 
 
 def damage_longest_segment(store):
