@@ -7,8 +7,8 @@
 #
 #   unit          the unit tests that have two sizes
 #   kills         processes killed on one store, 200
-#   flips         flipped bits, 5,000 and 1,000, and operations that fail, under AddressSanitizer
-#                 and UBSan
+#   flips         flipped bits, 5,000 and 1,000, operations that fail, and wrong values in a
+#                 catalog, under AddressSanitizer and UBSan
 #   cpu           all tests of kernels on emulated CPUs
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
@@ -40,7 +40,7 @@ readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan 
 readonly -A sized=(
   [unit]="attention_test store_test testing_test"
   [kills]=kill_test
-  [flips]="bit_flip_test fault_test"
+  [flips]="bit_flip_test fault_test api_test"
   [agreement]=llama_smollm2_test
   [transformers]="python/tests/hf/test_smollm2.py python/tests/hf/test_capture_smollm2.py
                   python/tests/hf/test_interchange_smollm2.py python/tests/hf/test_sizes.py"

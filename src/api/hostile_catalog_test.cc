@@ -3,8 +3,11 @@
 // Method: each number, text and blob of each table that the catalog itself says to have is changed
 //         to what no writer stores, by SQL through the store's own pages; then whatever a store can
 //         be asked for is asked.
+// Sizes:  under AddressSanitizer one of the wrong values for each column, in a long run all.
 #include "api/db_test_util.h"
 #include "store/catalog/sqlite.h"
+#include "testing/sanitizers.h"
+#include "testing/test_size.h"
 
 namespace attndb {
 namespace {
@@ -12,6 +15,8 @@ namespace {
 using test::Concat;
 using test::DBFixture;
 using test::FailsWith;
+using test::HasAddressSanitizer;
+using test::IsLongRun;
 using test::Tokens;
 using test::ToyModel;
 using ::testing::HasSubstr;
@@ -187,9 +192,13 @@ TEST_F(HostileCatalogTest, NoValueOfAnyTableKillsACall) {
   for (const Column& column : columns) {
     EXPECT_TRUE(column.table == "sound_tokens" || NumRows(column.table) > 0) << column.table;
   }
+  const bool draws_one = HasAddressSanitizer() && !IsLongRun();
+  size_t column_idx = 0;
   for (const auto& [table, column, type] : columns) {
     ASSERT_TRUE(values.contains(type)) << table << '.' << column << ' ' << type;
-    for (const std::string& value : values.at(type)) {
+    std::vector<std::string> wrong = values.at(type);
+    if (draws_one) wrong = {wrong[column_idx++ % wrong.size()]};
+    for (const std::string& value : wrong) {
       SCOPED_TRACE(table + "." + column + " = " + value);
       Change("UPDATE OR IGNORE " + table + " SET " + column + " = " + value);
       AskForEverything();
