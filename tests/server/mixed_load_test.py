@@ -157,14 +157,18 @@ class Load:
         self.model = write_tiny_model(folder / "tiny.gguf", {"tokenizer.chat_template": CHATML})
         self.deadline = time.monotonic() + seconds
         self.over = threading.Event()
+        self.serves = threading.Event()  # Cleared as the end of a server begins.
         self.lock = threading.Lock()  # Guards what follows.
-        self.num_ends = 0  # Each end of a server begins by counting it.
+        self.num_ends = 0  # Of servers, each counted before it begins.
         self.counts = collections.Counter()
         self.faults = []
-        self.server = self.started()
+        self.server = None
+        self.start()
 
-    def started(self):
-        return Server(self.store, "--window", WINDOW, "--drain", 5, model=self.model, threads=2)
+    def start(self):
+        self.server = Server(self.store, "--window", WINDOW, "--drain", 5, model=self.model,
+                             threads=2)
+        self.serves.set()
 
     def run(self):
         clients = [threading.Thread(target=self.talk, args=(i,)) for i in range(NUM_CLIENTS)]
@@ -175,8 +179,9 @@ class Load:
             self.end(by_kill=self.num_ends % 2 == 1 and not last)
             if last or self.faults:
                 self.over.set()
+                self.serves.set()  # Clients that wait for a server see that it is over.
             else:
-                self.server = self.started()
+                self.start()
         for client in clients:
             client.join()
 
@@ -191,6 +196,7 @@ class Load:
 
     def end(self, by_kill):
         server = self.server
+        self.serves.clear()
         with self.lock:
             self.num_ends += 1
         if server.process.poll() is not None:
@@ -214,7 +220,10 @@ class Load:
         client = Client(self, f"{self.seed}.{client_idx}")
         while not self.over.is_set():
             kind, = client.rng.choices(list(KINDS), list(KINDS.values()))
+            self.serves.wait()
             ends_before = self.num_ends
+            if not self.serves.is_set() or self.over.is_set():
+                continue
             try:
                 kind(client)
                 with self.lock:
