@@ -166,8 +166,7 @@ class Load:
         self.start()
 
     def start(self):
-        self.server = Server(self.store, "--window", WINDOW, "--drain", 5, model=self.model,
-                             threads=2)
+        self.server = Server(self.store, "--window", WINDOW, "--drain", 5, model=self.model)
         self.serves.set()
 
     def run(self):

@@ -1,7 +1,6 @@
 """What the tests of the server share: servers with stores of their own, and ways to ask them.
 
-Servers run SmolLM2 on one thread unless told otherwise, on any free port of 127.0.0.1; none
-outlives its test.
+Servers run SmolLM2 on one thread, on any free port of 127.0.0.1; none outlives its test.
 """
 
 import contextlib
@@ -177,13 +176,13 @@ def environment(store):
 class Server:
     """`attndb serve` on a store; `with` ends it. `inside`: SmallDisk.inside (small_disk.py)."""
 
-    def __init__(self, store, *args, port=0, model="smollm2", threads=1, inside=()):
+    def __init__(self, store, *args, port=0, model="smollm2", inside=()):
         self.store = store
         # A file, so that nobody need read it for the server to go on.
         self._said = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*inside, _attndb, "--json", "serve",
-             *map(str, ("-t", threads, "-m", model, "-p", port, *args))],
+            [*inside, _attndb, "--json", "serve", "-t", "1",
+             *map(str, ("-m", model, "-p", port, *args))],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
             env=environment(store), cwd=ROOT, preexec_fn=_die_with_parent)
         line = self.process.stdout.readline()
