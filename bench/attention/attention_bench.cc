@@ -8,6 +8,7 @@
 #include "attndb/db.h"
 #include "bench/attention/frontier.h"
 #include "bench/attention/plan_session.h"
+#include "bench/what_ran.h"
 #include "cli/common/machine.h"
 #include "cli/common/temp_dir.h"
 
@@ -55,11 +56,17 @@ std::string WithoutRemainder(std::string plan) {
   return plan;
 }
 
+struct AskedPlan {
+  std::string plan;
+  bool optional = false;
+};
+
 // One plan, its sessions and what was measured of it.
 struct PlanRun {
   PlanSession session;
   std::optional<PlanSession> dropping;  // For the mass, where the plan's own lse is estimated.
   bool mass_is_known = true;
+  bool is_replaced = false;  // Something else ran in the place of the plan.
   PlanResult result;
   StepOutput output;
   std::vector<double> ms, speedups;
@@ -91,7 +98,7 @@ class Bench {
     ATTNDB_RETURN_IF_ERROR(CheckPlans(db));  // Before the long work.
     ATTNDB_RETURN_IF_ERROR(StoreTokens(db));
     ATTNDB_RETURN_IF_ERROR(OpenPlan(db, "full"));
-    for (const std::string& plan : plans_) ATTNDB_RETURN_IF_ERROR(OpenPlan(db, plan));
+    for (const AskedPlan& plan : plans_) ATTNDB_RETURN_IF_ERROR(OpenAsked(db, plan));
     ATTNDB_ASSIGN_OR_RETURN(const StepRows rows, StepRows::Read(&source_, num_rows_));
     // First calls ask for what plans read (some of them measure what full takes before), and next
     // ones find it.
@@ -100,6 +107,7 @@ class Bench {
       ATTNDB_RETURN_IF_ERROR(RunStep(rows, 0));
       ATTNDB_RETURN_IF_ERROR(db.WaitForBackground());
     }
+    for (PlanRun& run : runs_) ATTNDB_RETURN_IF_ERROR(run.session.ForgetRan());
     ATTNDB_RETURN_IF_ERROR(RunSteps(rows));
     return Summarize();
   }
@@ -114,16 +122,16 @@ class Bench {
   Status CheckPlans(const DB& db) {
     for (const std::string& plan : options_.plans) {
       ATTNDB_RETURN_IF_ERROR(PlanOfLayers(db, plan).status());
-      plans_.push_back(plan);
+      plans_.push_back({plan, /*optional=*/false});
     }
     for (const std::string& plan : options_.optional_plans) {
       const Status status = PlanOfLayers(db, plan).status();
       if (status.code() == StatusCode::kUnsupported) {
-        result_.left_out.push_back(plan);
+        result_.left_out.push_back({plan, status.message()});
         continue;
       }
       ATTNDB_RETURN_IF_ERROR(status);
-      plans_.push_back(plan);
+      plans_.push_back({plan, /*optional=*/true});
     }
     return Status();
   }
@@ -145,6 +153,20 @@ class Bench {
     return text;
   }
 
+  // A plan that lacks what it reads is refused, or left out.
+  Status OpenAsked(const DB& db, const AskedPlan& asked) {
+    ATTNDB_RETURN_IF_ERROR(OpenPlan(db, asked.plan));
+    const std::string missing = MissingText(runs_.back().session.GetExplain());
+    if (missing.empty()) return Status();
+    if (!asked.optional) {
+      return Status::Unsupported("plan '" + asked.plan + "' can't be measured: " + missing);
+    }
+    result_.left_out.push_back({asked.plan, missing});
+    order_.pop_back();
+    runs_.pop_back();
+    return Status();
+  }
+
   Status OpenPlan(const DB& db, const std::string& plan) {
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, PlanOfLayers(db, plan));
     ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec_, tokens_, {.plan = text}));
@@ -157,7 +179,9 @@ class Bench {
       ATTNDB_ASSIGN_OR_RETURN(SessionStart other,
                               db.CreateSession(spec_, tokens_, {.plan = dropping}));
       run.dropping.emplace(&info_, std::move(other.session));
+      ATTNDB_RETURN_IF_ERROR(run.dropping->AwaitDerived());
     }
+    ATTNDB_RETURN_IF_ERROR(run.session.AwaitDerived());
     order_.push_back(runs_.size());
     runs_.push_back(std::move(run));
     return Status();
@@ -341,6 +365,10 @@ class Bench {
       if (!run.looseness.empty()) result.bound_looseness = Median(run.looseness);
       if (!run.out_looseness.empty()) result.out_bound_looseness = Median(run.out_looseness);
       result.selected_mean = run.session.SelectedMean();
+      const Explain explain = run.session.GetExplain();
+      result.ran = RanText(explain);
+      result.substitutes = explain.Substitutes();
+      run.is_replaced = IsReplaced(explain);
       result.bytes_touched = run.bytes_sum / num_steps;
       result.ms_median = Median(run.ms);
       for (double& ms : run.ms) ms = std::abs(ms - result.ms_median);
@@ -353,18 +381,23 @@ class Bench {
     return std::move(result_);
   }
 
+  // Points of a fallback are those of another plan.
   void MarkFrontiers() {
     std::vector<PlanPoint> bytes;
     std::vector<PlanPoint> times;
-    for (const PlanResult& plan : result_.plans) {
+    std::vector<PlanResult*> plans;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      if (runs_[i].is_replaced) continue;
+      PlanResult& plan = result_.plans[i];
+      plans.push_back(&plan);
       bytes.push_back({plan.error_mean, plan.bytes_touched});
       times.push_back({plan.error_mean, plan.ms_median});
     }
     const std::vector<bool> by_bytes = OnFrontier(bytes);
     const std::vector<bool> by_time = OnFrontier(times);
-    for (size_t i = 0; i < result_.plans.size(); ++i) {
-      result_.plans[i].best_by_bytes = by_bytes[i];
-      result_.plans[i].best_by_time = by_time[i];
+    for (size_t i = 0; i < plans.size(); ++i) {
+      plans[i]->best_by_bytes = by_bytes[i];
+      plans[i]->best_by_time = by_time[i];
     }
   }
 
@@ -375,7 +408,7 @@ class Bench {
   const uint64_t num_rows_;
   const uint64_t num_stored_;
   std::vector<TokenId> tokens_;
-  std::vector<std::string> plans_;
+  std::vector<AskedPlan> plans_;
   std::vector<PlanRun> runs_;  // `full` first.
   std::vector<size_t> order_;  // Indices of runs_, in the order in which a step attends.
   std::minstd_rand order_seed_;

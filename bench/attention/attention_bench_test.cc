@@ -20,7 +20,6 @@
 namespace attndb::bench {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 AttentionBenchOptions Small(std::vector<std::string> plans) {
@@ -156,7 +155,62 @@ TEST(AttentionBenchTest, OptionalPlansThatAreNotThereAreListed) {
   const auto result = RunAttentionBench(heads.get(), options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->plans.size(), 2U);
-  EXPECT_THAT(result->left_out, ElementsAre("topk(k=5,index=coarse)"));
+  ASSERT_EQ(result->left_out.size(), 1U);
+  EXPECT_EQ(result->left_out[0].plan, "topk(k=5,index=coarse)");
+  EXPECT_THAT(result->left_out[0].because, HasSubstr("coarse"));
+}
+
+// 697 tokens are too few for any index: what would run is a scan.
+TEST(AttentionBenchTest, AnIndexThatCannotRunIsRefusedOrLeftOutWithTheReason) {
+  const auto heads = SmallHeads();
+  for (const char* index : {"quest", "graph", "clustered", "pq", "infllm", "wave", "roargraph"}) {
+    const std::string plan = "topk(k=64,index=" + std::string(index) + ")";
+    const std::string reason = "index=flat instead of index=" + std::string(index) +
+                               ": too few tokens: one segment needs 2,048";
+    const auto refused = RunAttentionBench(heads.get(), Small({plan}));
+    EXPECT_EQ(refused.status().code(), StatusCode::kUnsupported) << refused.status();
+    EXPECT_THAT(refused.status().message(), HasSubstr("plan '" + plan + "' can't be measured"));
+    EXPECT_THAT(refused.status().message(), HasSubstr(reason));
+    AttentionBenchOptions options = Small({});
+    options.optional_plans = {plan, "topk(k=64)"};
+    const auto result = RunAttentionBench(heads.get(), options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->plans.size(), 2U);
+    EXPECT_EQ(result->plans[1].plan, "topk(k=64)");
+    ASSERT_EQ(result->left_out.size(), 1U);
+    EXPECT_EQ(result->left_out[0].plan, plan);
+    EXPECT_EQ(result->left_out[0].because, reason);
+  }
+}
+
+// Built and waited for before the first step, so that their figures are no scan's.
+TEST(AttentionBenchTest, IndexesRunAndSayThatTheyRan) {
+  const auto heads = *SyntheticHeads(*ParseGeometry("1x2x32"), 3000, DType::kFloat16);
+  const auto result = RunAttentionBench(
+      heads.get(), Small({"topk(k=20)", "topk(k=20,index=quest)",
+                          "topk(k=20,index=graph,beam_width=20)", "topk(k=20,bits=8)"}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  const PlanResult& flat = result->plans[1];
+  for (const PlanResult& plan : result->plans) {
+    EXPECT_EQ(plan.ran, plan.canonical);
+    EXPECT_TRUE(plan.substitutes.empty()) << plan.substitutes[0].ToText();
+  }
+  for (const size_t i : {2u, 3u}) {
+    EXPECT_LT(result->plans[i].bytes_touched, 0.9 * flat.bytes_touched) << result->plans[i].plan;
+  }
+}
+
+TEST(AttentionBenchTest, WhatARuleReplacedIsNamedAndNeverTheBest) {
+  const auto heads = SmallHeads();
+  const auto result = RunAttentionBench(heads.get(), Small({"auto(error=0.1)", "topk(k=1000)"}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  const PlanResult& replaced = result->plans[1];
+  EXPECT_EQ(replaced.error_mean, 0);
+  EXPECT_EQ(replaced.ran, "full");
+  ASSERT_EQ(replaced.substitutes.size(), 1U);
+  EXPECT_EQ(replaced.substitutes[0].ToText(), "full instead of auto: short context");
+  EXPECT_FALSE(replaced.best_by_bytes || replaced.best_by_time);
+  EXPECT_TRUE(result->plans[0].best_by_bytes);
 }
 
 TEST(AttentionBenchTest, ABadPlanABadFolderAndACancelAreErrorsAndNothingIsLeft) {

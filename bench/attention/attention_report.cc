@@ -44,9 +44,30 @@ std::string ProfileText(const MassProfile& profile) {
          std::to_string(profile.num_heads) + " heads";
 }
 
+Json SubstitutesJson(const std::vector<Substitute>& substitutes) {
+  Json json = Json::array();
+  for (const Substitute& each : substitutes) {
+    json.push_back({{"ran", each.ran},
+                    {"wanted", each.wanted},
+                    {"because", each.because},
+                    {"share", each.share}});
+  }
+  return json;
+}
+
+Json LeftOutJson(const std::vector<LeftOut>& left_out) {
+  Json json = Json::array();
+  for (const LeftOut& each : left_out) {
+    json.push_back({{"plan", each.plan}, {"because", each.because}});
+  }
+  return json;
+}
+
 Json PlanJson(const PlanResult& plan, const PlanResult& full, double bandwidth) {
   Json json = {{"plan", plan.plan},
                {"canonical", plan.canonical},
+               {"ran", plan.ran},
+               {"substitutes", SubstitutesJson(plan.substitutes)},
                {"error_mean", plan.error_mean},
                {"error_worst_head", plan.error_worst_head},
                {"mass", nullptr},
@@ -126,6 +147,20 @@ std::string PlansText(const AttentionBenchResult& result) {
   return table.ToText();
 }
 
+// What ran in the place of a plan, or of a part of it.
+std::string SubstituteLines(const AttentionBenchResult& result) {
+  std::string text;
+  for (const PlanResult& plan : result.plans) {
+    for (const Substitute& each : plan.substitutes) {
+      text += plan.plan + ": " + each.ToText() + "\n";
+    }
+  }
+  for (const LeftOut& each : result.left_out) {
+    text += "left out: " + each.plan + ": " + each.because + "\n";
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
 std::string BoundsText(const AttentionBenchResult& result) {
   std::string text;
   for (const PlanResult& plan : result.plans) {
@@ -161,7 +196,7 @@ Json BenchJson(const HeadInfo& info, const AttentionBenchOptions& options,
           {"heads", HeadsJson(info, result)},
           {"fits_cache", FitsCache(result)},
           {"plans", std::move(plans)},
-          {"left_out", result.left_out}};
+          {"left_out", LeftOutJson(result.left_out)}};
 }
 
 std::string BenchText(const HeadInfo& info, const AttentionBenchOptions& options,
@@ -182,11 +217,8 @@ std::string BenchText(const HeadInfo& info, const AttentionBenchOptions& options
                                    FormatBytes(result.last_cache_bytes) +
                                    "), so times are partly the cache's");
   }
-  if (!result.left_out.empty()) {
-    pairs.emplace_back("left out", std::to_string(result.left_out.size()) +
-                                       " plans that this build does not have");
-  }
-  return cli::PairsText(pairs) + "\n" + PlansText(result) + BoundsText(result);
+  return cli::PairsText(pairs) + "\n" + PlansText(result) + SubstituteLines(result) +
+         BoundsText(result);
 }
 
 }  // namespace attndb::bench

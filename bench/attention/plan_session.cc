@@ -63,6 +63,14 @@ Status PlanSession::Step(const StepRows& rows, size_t row, StepOutput* output) {
   return Status();
 }
 
+Status PlanSession::AwaitDerived() {
+  for (size_t i = 0; i < info_->layers.size(); ++i) {
+    if (info_->layer(i).sliding_window != 0) continue;  // It has none.
+    ATTNDB_RETURN_IF_ERROR(session_.AwaitDerived(static_cast<LayerId>(i)));
+  }
+  return Status();
+}
+
 double PlanSession::SelectedMean() const {
   double sum = 0;
   double count = 0;

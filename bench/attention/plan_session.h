@@ -41,6 +41,11 @@ class PlanSession {
 
   // Appends row `row` as the next token and attends.
   Status Step(const StepRows& rows, size_t row, StepOutput* output);
+  // Waits until the derived objects that the plan reads are there, as far as they can be.
+  Status AwaitDerived();
+  // Forgets what ran so far.
+  Status ForgetRan() { return session_.SetPlan(session_.Explain().plan); }
+  Explain GetExplain() const { return session_.Explain(); }
   // Forgets the rows that were stepped through.
   Status Rewind() { return session_.Crop(num_stored_); }
 

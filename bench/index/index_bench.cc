@@ -9,6 +9,7 @@
 
 #include "bench/index/index_head.h"
 #include "bench/index/index_peers.h"
+#include "bench/what_ran.h"
 #include "cli/common/progress.h"
 #include "cli/common/temp_dir.h"
 
@@ -142,6 +143,7 @@ class HeadBench {
       ATTNDB_ASSIGN_OR_RETURN(const auto before, CompanionBytes(db));
       ATTNDB_RETURN_IF_ERROR(Wait(db, &seconds));
       ATTNDB_ASSIGN_OR_RETURN(const auto after, CompanionBytes(db));
+      ATTNDB_RETURN_IF_ERROR(CheckBuilt(plan, &session));
       const size_t at = plan.find("index=");
       const std::string index =
           at == std::string::npos ? "" : plan.substr(at, plan.find_first_of(",)", at) - at);
@@ -163,6 +165,14 @@ class HeadBench {
       runs_.push_back(std::move(run));
     }
     return Status();
+  }
+
+  // Figures of a scan must not stand under an index's name.
+  static Status CheckBuilt(const std::string& plan, Session* session) {
+    ATTNDB_RETURN_IF_ERROR(session->SetPlan(plan));  // Forgets the search before the build.
+    const std::string missing = MissingText(session->Explain());
+    if (missing.empty()) return Status();
+    return Status::Unsupported("plan '" + plan + "' can't be measured: " + missing);
   }
 
   Status FindTruth(const DB& db) {
@@ -252,6 +262,7 @@ class HeadBench {
       run.result.recall = run.recall_sum / static_cast<double>(head_.num_test());
       ATTNDB_ASSIGN_OR_RETURN(const LayerExplain explain, run.session.Explain(0));
       const double visited = explain.heads[0].visited_mean;
+      run.result.ran = explain.ran;
       run.result.visited = visited > 0 ? visited / static_cast<double>(result.num_keys) : 1;
       result.results.push_back(std::move(run.result));
     }

@@ -56,6 +56,7 @@ struct IndexBenchOptions {
 struct IndexResult {
   std::string name;     // "attndb", or a peer's.
   std::string setting;  // A plan, or a peer's parameters.
+  std::string ran;      // Plan text of what ran: LayerExplain::ran; of a peer empty.
   double recall = 0;    // Share of what is to be found, mean over queries.
   double us_per_query = 0;
   double visited = -1;       // Share of the keys that a query looked at; -1 = unknown.

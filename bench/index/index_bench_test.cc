@@ -65,5 +65,19 @@ TEST(IndexBenchTest, HeadsWithTooFewTokensAreRefused) {
   EXPECT_THAT(heads.status().message(), HasSubstr("found 40 and 100"));
 }
 
+TEST(IndexBenchTest, AnIndexThatCannotBeBuiltIsRefusedByItsName) {
+  const auto source = HeadsFromArrays(Array({3000, 1, 8}, 1), Array({3000, 1, 8}, 2),
+                                      Array({3000, 2, 8}, 3), DType::kFloat32);
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto heads = RunIndexBench(source->get(), {.plans = {"topk(k=5,index=graph)"},
+                                                   .num_queries = 2,
+                                                   .num_rounds = 1,
+                                                   .temp_dir = testing::TempDir()});
+  EXPECT_EQ(heads.status().code(), StatusCode::kUnsupported) << heads.status();
+  EXPECT_THAT(heads.status().message(),
+              HasSubstr("plan 'topk(k=5,index=graph)' can't be measured: index=flat instead of "
+                        "index=graph: too few tokens: one segment needs 2,048"));
+}
+
 }  // namespace
 }  // namespace attndb::bench

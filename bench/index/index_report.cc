@@ -34,6 +34,7 @@ Json HeadJson(const IndexHeadResult& head) {
   for (const IndexResult& result : head.results) {
     results.push_back({{"name", result.name},
                        {"setting", result.setting},
+                       {"ran", result.ran},
                        {"recall", result.recall},
                        {"us_per_query", result.us_per_query},
                        {"visited", result.visited},

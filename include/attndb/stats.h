@@ -113,10 +113,24 @@ struct CriticalTokens {
   std::vector<float> scores;  // q . k, unscaled, exact.
 };
 
+// Something that a plan asks for and that does not run, or not for all tokens: an index that is not
+// built, or a query in place of which a rule reads everything.
+struct ATTNDB_EXPORT Substitute {
+  std::string ran;      // What runs instead, in words of the plan: "index=flat", "full".
+  std::string wanted;   // What the plan asks for: "index=graph", "bits=8", "topk".
+  std::string because;  // Why: "not built", "too few tokens: one segment needs 2,048".
+  // For which share of what the calls chose among, tokens times rows times kv heads; in (0, 1].
+  double share = 0;
+
+  // "index=flat instead of index=graph for 40 %: not built".
+  std::string ToText() const;
+};
+
 // How one kv head of a layer was, or would be, attended to: its physical plan.
 struct HeadExplain {
   uint32_t kv_head = 0;
-  std::string plan;    // Plan text of what runs, with all that `auto` leaves open settled.
+  std::string plan;    // Plan text of the head, with all that `auto` leaves open settled.
+  std::string ran;     // As LayerExplain::ran.
   std::string reason;  // The rule or the costs that decided; empty if the plan asked for it.
   double predicted_selected = -1;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;    // K and V bytes read per row of q.
@@ -160,7 +174,13 @@ struct HeadExplain {
 // How one layer was, or would be, attended to.
 struct LayerExplain {
   LayerId layer = 0;
-  std::string plan;               // Canonical plan text of this layer.
+  std::string plan;  // Canonical plan text of this layer.
+  // Plan text of what ran since the plan was set, or before the first call would run: `plan` with
+  // all settled, in which a substitute stands for each part that never ran.
+  std::string ran;
+  // What of the plan did not run, or not for all tokens. Calls of more than dense_query_tokens rows
+  // are exact under every plan, and are not counted. Empty: all ran as planned.
+  std::vector<Substitute> substitutes;
   std::string reason;             // Why something other than the plan runs; empty if the plan runs.
   uint64_t num_tokens = 0;        // Visible to the newest token.
   uint64_t num_middle = 0;        // Neither sink nor window.
@@ -200,7 +220,10 @@ struct ATTNDB_EXPORT Explain {
   std::vector<SessionContext> contexts;  // As Session::contexts.
   std::vector<LayerExplain> layers;
 
-  // Five or six lines: what is read and what it takes.
+  // What of the plan did not run, over all layers: those that say the same are one, and its share
+  // is that of all layers. The largest share first.
+  std::vector<Substitute> Substitutes() const;
+  // Five to eight lines: what is read, what it takes, and what did not run as planned.
   std::string Summary() const;
   // Tables of layers and of heads; neighbours that agree share a line.
   std::string ToText() const;

@@ -60,6 +60,7 @@ from attndb._results import (
     SimulateReport,
     SkippedContext,
     Stats,
+    Substitute,
     VerifyReport,
 )
 from attndb._server import Answer, Imported, Server, Stream, connect
@@ -120,6 +121,7 @@ __all__ = [
     "SimulatedRun",
     "SkippedContext",
     "Stats",
+    "Substitute",
     "Stream",
     "UnsupportedError",
     "VerifyReport",

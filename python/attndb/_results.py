@@ -126,11 +126,28 @@ class CriticalTokens:
 
 
 @dataclass(frozen=True)
+class Substitute:
+    """Something that a plan asks for and that does not run, or not for all tokens: an index that is
+    not built, or a query in place of which a rule reads everything."""
+
+    ran: str  # What runs instead, in words of the plan: "index=flat", "full".
+    wanted: str  # What the plan asks for: "index=graph", "bits=8", "topk".
+    because: str  # Why: "not built", "too few tokens: one segment needs 2,048".
+    # For which share of what the calls chose among, tokens times rows times kv heads; in (0, 1].
+    share: float
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class HeadExplain:
     """How one kv head of a layer was, or would be, attended to: its physical plan."""
 
     kv_head: int
-    plan: str  # What it runs: plan text, with all that `auto` left open settled.
+    plan: str  # Plan text of the head, with all that `auto` left open settled.
+    ran: str  # As LayerExplain.ran.
     reason: str  # What decided that: a rule, or which cost less; empty if it was asked for.
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per row of q.
@@ -175,6 +192,12 @@ class LayerExplain:
 
     layer: int
     plan: str  # Canonical plan text of this layer.
+    # Plan text of what ran since the plan was set, or before the first call would run: `plan` with
+    # all settled, in which a substitute stands for each part that never ran.
+    ran: str
+    # What of the plan did not run, or not for all tokens. Calls of more than dense_query_tokens
+    # rows are exact under every plan, and are not counted. Empty: all ran as planned.
+    substitutes: tuple[Substitute, ...]
     reason: str  # Why something else than the plan runs; empty if it does not.
     num_tokens: int  # Visible to the newest token.
     num_middle: int  # Neither sink, nor window, nor tail.
@@ -229,6 +252,9 @@ class Explain:
     unreachable: bool
     contexts: tuple[SessionContext, ...]  # As Session.contexts.
     layers: tuple[LayerExplain, ...]
+    # What of the plan did not run, over all layers: those that say the same are one, and its share
+    # is that of all layers. The largest share first.
+    substitutes: tuple[Substitute, ...]
     summary: str
     text: str
 

@@ -19,6 +19,7 @@ from attndb._results import (
     HeadExplain,
     LayerExplain,
     SessionContext,
+    Substitute,
     cuts_of,
 )
 from attndb._spec import ModelSpec
@@ -296,7 +297,8 @@ class Session:
         fields = self._core.explain()
         layers = tuple(_layer_explain(row) for row in fields.pop("layers"))
         contexts = tuple(SessionContext(**row) for row in fields.pop("contexts"))
-        return Explain(contexts=contexts, layers=layers, **fields)
+        substitutes = tuple(Substitute(**row) for row in fields.pop("substitutes"))
+        return Explain(contexts=contexts, layers=layers, substitutes=substitutes, **fields)
 
     # Life.
 
@@ -366,4 +368,5 @@ def attend_batch(
 
 def _layer_explain(fields: dict[str, Any]) -> LayerExplain:
     heads = tuple(HeadExplain(**head) for head in fields.pop("heads"))
-    return LayerExplain(heads=heads, **fields)
+    substitutes = tuple(Substitute(**each) for each in fields.pop("substitutes"))
+    return LayerExplain(heads=heads, substitutes=substitutes, **fields)

@@ -37,6 +37,7 @@ from attndb._db import DB
 from attndb._db import open as open_db
 from attndb._errors import InvalidArgumentError, UnsupportedError
 from attndb._kv_file import Floats, KvFile
+from attndb._results import Substitute
 from attndb._spec import LayerSpec, ModelSpec
 
 __all__ = [
@@ -91,6 +92,10 @@ class PlanError:
     bytes_per_token: float
     full_bytes_per_token: float  # The bytes that `full` reads for it.
     selected: float  # Critical tokens per q head and row, in layers without a sliding window.
+    # What ran, as LayerExplain has it: plan text by layer of the file, and what of the plan did not
+    # run, or not for all tokens.
+    ran: tuple[str, ...]
+    substitutes: tuple[Substitute, ...]
     by_head: Doubles = field(repr=False, compare=False)  # [num_layers, num_q_heads] of `error`.
 
 
@@ -208,9 +213,12 @@ def plan_errors(
     `queries` tokens one by one, layer by layer, under the plan and under `full`.
 
     Plans are of the file's model: their layers are the model's, also where the file has some only.
-    `auto` decides by fixed prices, and one thread computes, so that every run is alike. Plans with
-    ``await=1`` wait for what they read of indexes, before each token. ``custom_indexes``: as
-    :func:`attndb.open`.
+    `auto` decides by fixed prices, and one thread computes, so that every run is alike. What a plan
+    reads of indexes and key planes is built and waited for before the first token; plans with
+    ``await=1`` wait before each. ``custom_indexes``: as :func:`attndb.open`.
+
+    Raises UnsupportedError for a plan whose index can't be built, as of a file with too few tokens:
+    what would be measured is a scan. What else did not run is in ``substitutes``.
     """
     rows = _rows(file, queries)
     plans = list(plans)
@@ -241,6 +249,8 @@ def plan_errors(
                 bytes_per_token=sum(replay.num_bytes for replay in replays),
                 full_bytes_per_token=full_bytes,
                 selected=float(np.mean([replays[i].selected for i in searched] or [0.0])),
+                ran=tuple(replay.ran for replay in replays),
+                substitutes=_merged([replays[i].substitutes for i in searched]),
                 by_head=by_head,
             )
         )
@@ -414,6 +424,8 @@ class _Replay:
     out: Floats  # [rows, num_q_heads, v_head_dim]
     num_bytes: float  # Read per row.
     selected: float
+    ran: str
+    substitutes: tuple[Substitute, ...]
 
 
 def _replay_layer(
@@ -433,6 +445,9 @@ def _replay_layer(
             spec, file.tokens, context=context, reuse=bool(stored), plan=plan
         )
         with start.session as session:
+            if not spec.layers[0].sliding_window:
+                session.await_derived(0)
+            _check_built(plan, session.explain(0).substitutes)
             out, num_bytes = [], 0
             for row, of_row in zip(rows, q, strict=True):
                 session.append(0, k[row : row + 1], v[row : row + 1])
@@ -440,11 +455,37 @@ def _replay_layer(
                     session.await_derived(0)
                 out.append(session.attend(0, of_row[None])[0])
                 num_bytes += session.explain(0).bytes_touched
-            selected = session.explain(0).selected_mean
-        replays.append(_Replay(np.stack(out), num_bytes / len(rows), selected))
+            last = session.explain(0)
+        replays.append(
+            _Replay(
+                np.stack(out), num_bytes / len(rows), last.selected_mean, last.ran, last.substitutes
+            )
+        )
     if context is not None:
         db.drop(context)
     return replays
+
+
+def _check_built(plan: str, substitutes: Sequence[Substitute]) -> None:
+    """Figures of a scan must not stand under an index's name."""
+    missing: dict[str, float] = {}
+    for each in substitutes:
+        if each.because.startswith("too few tokens") or each.because in ("not built", "no memory"):
+            missing[each.wanted] = missing.get(each.wanted, 0.0) + each.share
+            if missing[each.wanted] > 1 - 1e-6:
+                raise UnsupportedError(f"plan '{plan}' can't be measured: {each}")
+
+
+def _merged(of_layers: Sequence[Sequence[Substitute]]) -> tuple[Substitute, ...]:
+    """Those that say the same are one, whose share is that of all these layers."""
+    merged: dict[tuple[str, str, str], float] = {}
+    for each in (each for of_layer in of_layers for each in of_layer):
+        key = (each.ran, each.wanted, each.because)
+        merged[key] = merged.get(key, 0.0) + each.share / len(of_layers)
+    return tuple(
+        Substitute(*key, share=share, text=f"{key[0]} instead of {key[1]}: {key[2]}")
+        for key, share in sorted(merged.items(), key=lambda item: -item[1])
+    )
 
 
 def _error(out: Floats, full: Floats) -> Doubles:

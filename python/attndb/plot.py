@@ -313,7 +313,7 @@ def physical_plan(
             else:
                 value = head.time_us if has_run else head.predicted_us
             values[head.kv_head, column] = value
-            if head.plan == "full":
+            if head.ran == "full":
                 full.append((column, head.kv_head))
     figure, axes = _new(7.2 if len(explain.layers) <= 12 else 11.0, 1.9 + 0.22 * num_heads)
     image = axes.imshow(values, cmap="cividis", vmin=0, aspect="auto", interpolation="nearest")

@@ -93,10 +93,21 @@ nb::tuple Numbers(const std::vector<double>& values) {
   return nb::tuple(list);
 }
 
+Dict SubstituteDict(const Substitute& substitute) {
+  Dict dict;
+  dict["ran"] = substitute.ran;
+  dict["wanted"] = substitute.wanted;
+  dict["because"] = substitute.because;
+  dict["share"] = substitute.share;
+  dict["text"] = substitute.ToText();
+  return dict;
+}
+
 Dict HeadDict(const HeadExplain& head) {
   Dict dict;
   dict["kv_head"] = head.kv_head;
   dict["plan"] = head.plan;
+  dict["ran"] = head.ran;
   dict["reason"] = head.reason;
   dict["predicted_selected"] = head.predicted_selected;
   dict["predicted_bytes"] = head.predicted_bytes;
@@ -206,6 +217,8 @@ Dict ToDict(const LayerExplain& layer) {
   Dict dict;
   dict["layer"] = layer.layer;
   dict["plan"] = layer.plan;
+  dict["ran"] = layer.ran;
+  dict["substitutes"] = Dicts(layer.substitutes, SubstituteDict);
   dict["reason"] = layer.reason;
   dict["num_tokens"] = layer.num_tokens;
   dict["num_middle"] = layer.num_middle;
@@ -270,6 +283,7 @@ Dict ToDict(const Explain& explain) {
   dict["unreachable"] = explain.unreachable;
   dict["contexts"] = Dicts(explain.contexts, ContextDict);
   dict["layers"] = Dicts(explain.layers, LayerDict);
+  dict["substitutes"] = Dicts(explain.Substitutes(), SubstituteDict);
   dict["summary"] = explain.Summary();
   dict["text"] = explain.ToText();
   return dict;

@@ -118,9 +118,12 @@ function showHeaviest() {
 function showPlan() {
   const explained = told.explain.layers[layer() === "all" ? 0 : layer()];
   say(byId("plan-of"), `Layer ${explained.layer}, whose plan is ${explained.plan}`);
+  const substitutes = explained.substitutes.map(
+    (each) => `${each.ran} instead of ${each.wanted}: ${each.because}`).join("; ");
   byId("plan-rows").replaceChildren(...explained.heads.map((head) => make("tr", {},
-    make("th", {scope: "row"}, String(head.kv_head)), make("td", {}, head.plan),
-    make("td", {}, bytes(head.bytes_touched)), make("td", {}, head.reason || "as planned"))));
+    make("th", {scope: "row"}, String(head.kv_head)), make("td", {}, head.ran),
+    make("td", {}, bytes(head.bytes_touched)),
+    make("td", {}, head.reason || (head.ran === head.plan ? "as planned" : substitutes)))));
 }
 
 function move(line, column) {

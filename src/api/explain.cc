@@ -15,12 +15,23 @@ using internal::Table;
 
 std::string Count(double value) { return value < 0 ? "?" : Number(value, value < 100 ? 1 : 0); }
 
+// What a line of the table of layers says in brackets behind the plan; empty: all ran as planned.
+// A reason is why `full` runs, so that it stands for the substitutes that say the same.
+std::string WhyText(const LayerExplain& layer) {
+  std::string text = layer.reason;
+  for (const Substitute& each : layer.substitutes) {
+    if (each.ran == "full" && !layer.reason.empty()) continue;
+    text += (text.empty() ? "" : "; ") + each.ToText();
+  }
+  return text;
+}
+
 // Whether two layers can share a line of the table: same plan, nearly the same figures.
 bool Alike(const LayerExplain& a, const LayerExplain& b) {
   const auto close = [](double x, double y) {
     return std::abs(x - y) <= 0.05 * std::max({std::abs(x), std::abs(y), 1.0});
   };
-  return a.plan == b.plan && a.reason == b.reason && a.num_tokens == b.num_tokens &&
+  return a.plan == b.plan && a.num_tokens == b.num_tokens && WhyText(a) == WhyText(b) &&
          close(a.selected_mean, b.selected_mean) &&
          close(a.predicted_selected, b.predicted_selected) &&
          a.predicted_bytes == b.predicted_bytes;
@@ -28,12 +39,12 @@ bool Alike(const LayerExplain& a, const LayerExplain& b) {
 
 // What a line of the table of heads says of a head. Neighbours that say the same are folded.
 struct HeadKey {
-  std::string plan;
+  std::string ran;
   std::string reason;
   friend bool operator==(const HeadKey&, const HeadKey&) = default;
 };
 
-HeadKey KeyOf(const HeadExplain& head) { return {head.plan, head.reason}; }
+HeadKey KeyOf(const HeadExplain& head) { return {head.ran, head.reason}; }
 
 // Neighbouring heads of a layer that run the same.
 struct HeadRun {
@@ -115,7 +126,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   };
   return {Range(layers.front().layer, layers.back().layer),
           Range(run.first, run.last),
-          run.key.plan + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
+          run.key.ran + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
           FormatBytes(sum.predicted_bytes),
           Number(sum.predicted_us, 1),
           compared ? Number(sum.other_us, 1) : "-",
@@ -188,7 +199,8 @@ Row LayerRow(std::span<const LayerExplain> layers) {
     times[2] += layer.select_us;
     times[3] += layer.attend_us;
   }
-  Row row = {range, first.plan + (first.reason.empty() ? "" : " [" + first.reason + "]"),
+  const std::string why = WhyText(first);
+  Row row = {range, first.plan + (why.empty() ? "" : " [" + why + "]"),
              std::to_string(first.num_middle), Count(first.predicted_selected),
              FormatBytes(predicted)};
   if (first.num_queries == 0) {
@@ -213,6 +225,13 @@ std::string DroppedText(const Explain& explain) {
 }
 
 }  // namespace
+
+std::string Substitute::ToText() const {
+  const double percent = 100 * share;
+  const std::string most = Number(percent, percent < 1 ? 2 : 0) + " %";
+  const bool is_all = share > 1 - 5e-3;
+  return ran + " instead of " + wanted + (is_all ? "" : " for " + most) + ": " + because;
+}
 
 std::string Explain::ToText() const {
   std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
@@ -256,6 +275,8 @@ std::string Explain::ToJson() const {
   for (const SessionContext& context : contexts) context_list.Add(internal::JsonOf(context));
   JsonList layer_list;
   for (const LayerExplain& layer : layers) layer_list.Add(internal::JsonOf(layer));
+  JsonList substitute_list;
+  for (const Substitute& each : Substitutes()) substitute_list.Add(internal::JsonOf(each));
   return JsonObject({{"plan", plan},
                      {"num_tokens", num_tokens},
                      {"num_reused", num_reused},
@@ -267,6 +288,7 @@ std::string Explain::ToJson() const {
                      {"predicted_us", predicted_us},
                      {"tpot_error", tpot_error},
                      {"unreachable", unreachable},
+                     {"substitutes", substitute_list.Text()},
                      {"contexts", context_list.Text()},
                      {"layers", layer_list.Text()}})
       .text;

@@ -1,5 +1,6 @@
 // Explain in a few lines.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -25,8 +26,8 @@ std::string Line(std::string label, std::string text) {
   return label + text + "\n";
 }
 
-// Whether the plan of a head reads every key and value.
-bool ReadsAll(const HeadExplain& head) { return head.plan.starts_with("full"); }
+// Whether a head reads every key and value.
+bool ReadsAll(const HeadExplain& head) { return head.ran.starts_with("full"); }
 
 uint64_t Sum(const std::vector<LayerExplain>& layers, uint64_t LayerExplain::*bytes) {
   return std::accumulate(
@@ -89,6 +90,19 @@ std::string ErrorText(const Explain& explain) {
   return "expected error <= " + Number(100 * error, error < 0.01 ? 2 : 0) + " %";
 }
 
+// The weightiest two; what concerns hardly a token is left to the tables.
+std::string RanLines(const Explain& explain) {
+  constexpr size_t kMost = 2;
+  constexpr double kLeastShare = 5e-3;
+  std::string text;
+  size_t num_lines = 0;
+  for (const Substitute& each : explain.Substitutes()) {
+    if (each.share < kLeastShare || num_lines == kMost) break;
+    text += Line(num_lines++ == 0 ? "ran" : "", each.ToText());
+  }
+  return text;
+}
+
 std::string MeasuredText(const Explain& explain) {
   double us = 0;
   for (const LayerExplain& layer : explain.layers) {
@@ -100,6 +114,26 @@ std::string MeasuredText(const Explain& explain) {
 
 }  // namespace
 
+std::vector<Substitute> Explain::Substitutes() const {
+  std::vector<Substitute> merged;
+  for (const LayerExplain& layer : layers) {
+    for (const Substitute& each : layer.substitutes) {
+      const auto same = std::ranges::find_if(merged, [&each](const Substitute& other) {
+        return other.ran == each.ran && other.wanted == each.wanted &&
+               other.because == each.because;
+      });
+      const double share = each.share / static_cast<double>(layers.size());
+      if (same == merged.end()) {
+        merged.push_back({each.ran, each.wanted, each.because, share});
+      } else {
+        same->share += share;
+      }
+    }
+  }
+  std::ranges::stable_sort(merged, std::greater(), &Substitute::share);
+  return merged;
+}
+
 std::string Explain::Summary() const {
   std::string reused = FormatCount(num_tokens) + ", " + FormatCount(num_reused) +
                        " of them reused, in " + Counted(num_segments, "segment");
@@ -110,6 +144,7 @@ std::string Explain::Summary() const {
   text += Line("tokens", reused);
   text += Line("reads", ReadsText(*this, Sum(layers, &LayerExplain::predicted_bytes)));
   text += Line("layers", SearchText(layers));
+  text += RanLines(*this);
   text += Line("predicted", Number(predicted_us * 1e-3, 2) +
                                 " ms of attention a token; dearest layers " + DearestText(layers));
   const bool has_run = !layers.empty() && layers.front().num_queries > 0;

@@ -9,6 +9,7 @@ namespace {
 JsonText JsonOf(const HeadExplain& head) {
   return JsonObject({{"kv_head", head.kv_head},
                      {"plan", head.plan},
+                     {"ran", head.ran},
                      {"reason", head.reason},
                      {"predicted_selected", head.predicted_selected},
                      {"predicted_bytes", head.predicted_bytes},
@@ -58,11 +59,22 @@ JsonText JsonOf(const SessionContext& context) {
                      {"first_token", context.first_token}});
 }
 
+JsonText JsonOf(const Substitute& substitute) {
+  return JsonObject({{"ran", substitute.ran},
+                     {"wanted", substitute.wanted},
+                     {"because", substitute.because},
+                     {"share", substitute.share}});
+}
+
 JsonText JsonOf(const LayerExplain& layer) {
   JsonList heads;
   for (const HeadExplain& head : layer.heads) heads.Add(JsonOf(head));
+  JsonList substitutes;
+  for (const Substitute& each : layer.substitutes) substitutes.Add(JsonOf(each));
   return JsonObject({{"layer", layer.layer},
                      {"plan", layer.plan},
+                     {"ran", layer.ran},
+                     {"substitutes", substitutes.Text()},
                      {"reason", layer.reason},
                      {"num_tokens", layer.num_tokens},
                      {"num_middle", layer.num_middle},

@@ -13,6 +13,7 @@ namespace attndb::internal {
 
 JsonText CutsJson(const std::vector<Cut>& cuts);
 JsonText JsonOf(const SessionContext& context);
+JsonText JsonOf(const Substitute& substitute);
 JsonText JsonOf(const LayerExplain& layer);
 
 }  // namespace attndb::internal

@@ -288,11 +288,13 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
   ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
   const uint64_t num_layers = opened.spec.num_layers();
   const std::optional<PriorObject> prior = PriorOf(KeyOf(segment.id(), kind));
+  const Begun begun = OpenBegun(opened, kind);
   const Status rows = kind.Write(
       segment, opened.spec, pool, writer.get(),
       [&](LayerId layer) { control->Report(work / num_layers * (layer + 1)); },
-      prior ? &*prior : nullptr);
+      prior ? &*prior : nullptr, begun.object.get());
   parts_.store->ReportDamage(segment, rows);
+  if (rows.code() == StatusCode::kCancelled) KeepBegun(segment, kind, begun, writer.get());
   ATTNDB_RETURN_IF_ERROR(rows);
   ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenObject written, writer->Finish());
   const ObjectRecord object = {.kind = kind.traits().object,
@@ -306,9 +308,47 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
     return published;
   }
   parts_.cache->Learn(opened.segment, {.objects = {object}});
+  if (begun.record != nullptr) {
+    parts_.store->DropObject({segment.id(), begun.record->kind, begun.record->generation});
+  }
   MutexLock lock(&mutex_);
   ++num_written_;
   return Status::Ok();
+}
+
+// What can't be opened is built again.
+Builder::Begun Builder::OpenBegun(const OpenedSegment& opened, const Kind& kind) const {
+  Begun begun;
+  if (kind.traits().begun.empty()) return begun;
+  begun.record = opened.facts.Find(kind.traits().begun);
+  if (begun.record == nullptr) return begun;
+  Result<std::shared_ptr<const storage::Companion>> object =
+      parts_.files->Open(*opened.segment, kind, *begun.record);
+  if (!object.ok()) return begun;
+  begun.object = *std::move(object);
+  const storage::KvShape& shape = opened.segment->shape();
+  for (LayerId layer = 0; layer < shape.layers.size(); ++layer) {
+    for (uint32_t head = 0; head < shape.layers[layer].num_kv_heads; ++head) {
+      if (begun.object->num_rows({layer, head, 0}) > 0) ++begun.num_heads;
+    }
+  }
+  return begun;
+}
+
+// A build that was cut short keeps the heads that it had made, unless the segment is gone. Without
+// room for them they are made again.
+void Builder::KeepBegun(const storage::Segment& segment, const Kind& kind, const Begun& before,
+                        storage::CompanionWriter* writer) {
+  const size_t num_parts = kind.traits().parts.size();
+  if (kind.traits().begun.empty() || writer->num_filled() <= before.num_heads * num_parts) return;
+  const Result<storage::WrittenObject> written = writer->FinishBegun(kind.traits().begun);
+  if (!written.ok()) return;
+  const ObjectRecord object = {.kind = kind.traits().begun,
+                               .generation = writer->name().generation,
+                               .file_bytes = written->object_bytes + written->manifest_bytes,
+                               .root_hash = written->root_hash};
+  const Status published = parts_.store->PublishObject(segment.id(), object);
+  if (!published.ok()) parts_.files->Remove(writer->name());
 }
 
 // Where K and V of all layers leave no room for the objects of all layers, memory is free for a

@@ -9,6 +9,9 @@
 //          has no room, what a session asked for is built in memory, as far as memory is free. Of a
 //          tail's block, every kind is: layer by layer, as sessions ask, and as long as one has it.
 // Lanes:   kinds that take long have a lane of their own, so that they delay no others.
+// Cut off: a slow build that is told to end, as when the store is closed, publishes the heads that
+//          it has made as an object of another name (Kind::Traits::begun). The next build takes
+//          them over.
 // Limits:  one job at a time for an object; one that was made in vain may be asked for again after
 //          kAskAgainNs.
 // Errors:  those of jobs, kept by Lanes::Wait.
@@ -174,6 +177,15 @@ class Builder {
       ATTNDB_EXCLUDES(mutex_);
   Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
+  // What an earlier build left of a segment's object. The record belongs to the segment's facts.
+  struct Begun {
+    const ObjectRecord* record = nullptr;
+    std::shared_ptr<const storage::Companion> object;  // Null if it can't be read.
+    size_t num_heads = 0;
+  };
+  Begun OpenBegun(const OpenedSegment& opened, const Kind& kind) const;
+  void KeepBegun(const storage::Segment& segment, const Kind& kind, const Begun& before,
+                 storage::CompanionWriter* writer);
   bool HasRoomBeside(const OpenedSegment& opened, const Kind& kind) const;
   Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                        Lanes::Control* control);

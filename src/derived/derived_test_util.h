@@ -192,6 +192,11 @@ class FakeStore final : public derived::Store {
     objects_.push_back(object);
     return Status::Ok();
   }
+  void DropObject(const storage::ObjectName& name) override {
+    MutexLock lock(&mutex_);
+    std::erase_if(objects_, [&](const auto& old) { return old.kind == name.kind; });
+    files_.Remove(name);
+  }
   void ReportDamage(const storage::Segment&, const Status& status) override {
     MutexLock lock(&mutex_);
     if (!status.ok()) damage_.push_back(status);

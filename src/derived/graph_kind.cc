@@ -108,13 +108,19 @@ class RoarMaker final : public GraphMaker {
   const index::RoarOptions options_;
 };
 
+// The name of what a build leaves when it is cut short, in 16 bytes at most.
+std::string BegunOf(const std::string& use) {
+  return (use == "roargraph_head" ? "roar_head" : use) + "_1_cut";
+}
+
 Kind::Traits TraitsOf(const std::string& use, const char* part, bool grows) {
   return {.use = use,
           .object = use + "_1",
           .parts = {part},
           .min_tokens = 2048,  // Shorter runs are scored faster than walked.
           .slow = true,
-          .grows = grows};
+          .grows = grows,
+          .begun = BegunOf(use)};
 }
 
 template <typename Graphs>

@@ -76,11 +76,34 @@ class LayerBuilder {
   std::optional<PlaneSources> sources_;
 };
 
+bool IsCancelled(const std::atomic<bool>* cancel) {
+  return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+}
+
 uint32_t NumHeads(const storage::KvRun& run, LayerId layer) {
   return run.shape().layers[layer].num_kv_heads;
 }
 
 }  // namespace
+
+Status Kind::CancelledIn(LayerId layer) const {
+  return Status::Cancelled(traits_.object + " of layer " + std::to_string(layer));
+}
+
+Result<bool> Kind::TakeOver(const storage::PartPlace& first, const storage::Companion* begun,
+                            storage::CompanionWriter* writer) const {
+  if (begun == nullptr || begun->num_rows(first) == 0) return false;
+  std::vector<storage::ObjectRange> parts;
+  for (uint32_t part = 0; part < traits_.parts.size(); ++part) {
+    Result<storage::ObjectRange> range = begun->ReadPart({first.layer, first.kv_head, part});
+    if (!range.ok()) return false;  // It is built again.
+    parts.push_back(*std::move(range));
+  }
+  for (const storage::ObjectRange& part : parts) {
+    ATTNDB_RETURN_IF_ERROR(writer->AddPart(part.bytes, begun->num_rows(first)));
+  }
+  return true;
+}
 
 bool HasObjects(const LayerSpec& spec) { return spec.sliding_window == 0; }
 
@@ -105,9 +128,7 @@ Result<std::vector<Head>> Kind::BuildLayer(const storage::KvRun& run, LayerId la
   std::vector<Head> heads(NumHeads(run, layer));
   for (uint32_t head = 0; head < heads.size(); ++head) {
     if (run.non_finite(layer, head)) continue;
-    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
-      return Status::Cancelled(traits_.object + " of layer " + std::to_string(layer));
-    }
+    if (IsCancelled(options.cancel)) return CancelledIn(layer);
     ATTNDB_ASSIGN_OR_RETURN(BuiltHead built, builder.Build(head));
     heads[head] = std::move(built.head);
   }
@@ -128,11 +149,14 @@ Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
 
 Status Kind::Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                    storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
-                   const PriorObject* prior) const {
+                   const PriorObject* prior, const storage::Companion* begun) const {
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     const LayerBuilder builder(*this, run, layer, spec.layers[layer],
                                {.pool = pool, .cancel = writer->cancel(), .prior = prior});
     for (uint32_t head = 0; head < NumHeads(run, layer); ++head) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool is_taken, TakeOver({layer, head, 0}, begun, writer));
+      if (is_taken) continue;
+      if (IsCancelled(writer->cancel())) return CancelledIn(layer);
       BuiltHead built;
       if (HasObjects(spec.layers[layer]) && !run.non_finite(layer, head)) {
         ATTNDB_ASSIGN_OR_RETURN(built, builder.Build(head));

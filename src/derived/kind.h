@@ -107,6 +107,9 @@ class Kind {
     // waits in.
     bool slow = false;
     bool grows = false;  // Its objects can grow from one of the run's first tokens.
+    // Name of the object that a build leaves when it is cut short: the heads that it had made. The
+    // next build takes them over. Empty: it leaves nothing.
+    std::string begun;
     // The caller's own code: objects are kept in memory only, counted by the bytes that they report
     // once they are built, and built in the slow lane.
     bool is_custom = false;
@@ -144,12 +147,18 @@ class Kind {
                                       LayerId layer, const LayerSpec& spec) const;
   // Builds all heads and adds their parts to `writer`; holds one head in memory at a time.
   // `layer_done` is called after each layer. `prior`: null, or the object from which heads grow, as
-  // far as it can be read.
+  // far as it can be read. `begun`: null, or an object of the run that has some of the heads; those
+  // that can be read are taken over.
   Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
-               const PriorObject* prior = nullptr) const;
+               const PriorObject* prior = nullptr, const storage::Companion* begun = nullptr) const;
 
  private:
+  Status CancelledIn(LayerId layer) const;
+  // Adds the head of `begun` whose first part that is, if it is there and can be read.
+  Result<bool> TakeOver(const storage::PartPlace& first, const storage::Companion* begun,
+                        storage::CompanionWriter* writer) const;
+
   const Traits traits_;
 };
 

@@ -61,6 +61,53 @@ TEST_F(KindTest, ABuildThatIsCancelledBeginsNoHead) {
   EXPECT_EQ(num_built, 2);
 }
 
+// The flag is set after the first head; the second is not begun, and what there is can be kept.
+TEST_F(KindTest, AWriteThatIsCutShortIsTakenOverByTheNext) {
+  std::atomic<bool> cancel = false;
+  std::vector<std::pair<LayerId, uint32_t>> built;
+  FirstBytesKind::Traits traits = FirstBytesKind::Of("first");
+  traits.begun = "first_cut";
+  const FirstBytesKind kind(traits, [&](const HeadSource& source) {
+    built.emplace_back(source.layer, source.kv_head);
+    cancel = built.size() == 1;
+    return Status::Ok();
+  });
+  const auto write = [&](storage::CompanionWriter* writer, const storage::Companion* begun) {
+    return kind.Write(
+        store_.segment(), store_.spec(), nullptr, writer, [](LayerId) {}, nullptr, begun);
+  };
+  ObjectRecord record = {.kind = "first_cut", .generation = 1};
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto writer,
+                                store_.files().Create(store_.segment(), kind, 1, &cancel));
+    EXPECT_THAT(write(writer.get(), nullptr),
+                FailsWith(StatusCode::kCancelled, HasSubstr("first of layer 0")));
+    EXPECT_EQ(writer->num_filled(), 1u);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto written, writer->FinishBegun("first_cut"));
+    record.root_hash = written.root_hash;
+  }
+  EXPECT_THAT(built, ElementsAre(std::pair(0u, 0u)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto begun,
+                              store_.files().Open(store_.segment(), kind, record));
+  EXPECT_EQ(begun->num_rows({0, 0, 0}), FakeStore::kTokens);
+  EXPECT_EQ(begun->num_rows({0, 1, 0}), 0u);
+  cancel = false;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto writer,
+                              store_.files().Create(store_.segment(), kind, 2, &cancel));
+  ATTNDB_EXPECT_OK(write(writer.get(), begun.get()));
+  EXPECT_THAT(built, ElementsAre(std::pair(0u, 0u), std::pair(0u, 1u)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto written, writer->Finish());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const auto whole,
+      store_.files().Open(store_.segment(), kind,
+                          {.kind = "first", .generation = 2, .root_hash = written.root_hash}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<Head> heads,
+                              kind.ReadLayer(*whole, store_.segment(), 0, store_.spec().layers[0]));
+  for (const uint32_t head : {0u, 1u}) {
+    EXPECT_EQ(FirstBytesKind::BytesOf(heads[head]), store_.ExpectedOf(head));
+  }
+}
+
 // A kind whose heads have more bytes than an object's writer holds back.
 class LargeKind final : public Kind {
  public:

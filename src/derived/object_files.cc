@@ -19,6 +19,7 @@ storage::CompanionExpectation ObjectFiles::Expect(const storage::Segment& segmen
 Result<std::shared_ptr<const storage::Companion>> ObjectFiles::Open(
     const storage::Segment& segment, const Kind& kind, const ObjectRecord& record) const {
   storage::CompanionExpectation expected = Expect(segment, kind, record.generation);
+  expected.identity.name.kind = record.kind;  // The kind's own, or that of what a build left.
   expected.root_hash = record.root_hash;
   return storage::Companion::Open(file_system_, dir_, expected);
 }
@@ -33,6 +34,7 @@ Result<std::unique_ptr<storage::CompanionWriter>> ObjectFiles::Create(
   options.identity = std::move(expected.identity);
   options.shape = std::move(expected.shape);
   options.cancel = cancel;
+  options.keeps_begun = !kind.traits().begun.empty();
   return storage::CompanionWriter::Create(options);
 }
 

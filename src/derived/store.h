@@ -92,6 +92,9 @@ class Store {
   // Errors: as Admit; those of the commit; kFailedPrecondition (the segment is gone or damaged).
   virtual Status PublishObject(SegmentId id, const ObjectRecord& object) = 0;
 
+  // Forgets an object that nobody needs any more, and removes its files.
+  virtual void DropObject(const storage::ObjectName& name) = 0;
+
   // Tells the status that reading the segment's rows gave.
   virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
   // Tells why the object can't be read. If its bytes are wrong it is dropped.

@@ -154,8 +154,13 @@ class PlanParser {
   Status BeginQuery(size_t start, std::string_view name, LayerPlan* plan) const {
     const QueryType* const query = registry_.FindQuery(name);
     if (query == nullptr) {
-      return Error(start,
-                   "unknown query '" + std::string(name) + "'; known: " + registry_.KnownQueries());
+      const std::string word(name);
+      if (registry_.FindIndex(name) != nullptr) {
+        return Error(
+            start, "'" + word +
+                       "' is an index, which a query searches by: topk(k=...,index=" + word + ")");
+      }
+      return Error(start, "unknown query '" + word + "'; known: " + registry_.KnownQueries());
     }
     plan->query = query;
     plan->kind = query->kind;

@@ -374,6 +374,10 @@ TEST(PlanTest, ErrorsNameTheColumn) {
   } cases[] = {
       {"fulll", "column 1: unknown query 'fulll'"},
       {"", "column 1: unknown query"},
+      {"quest",
+       "column 1: 'quest' is an index, which a query searches by: topk(k=...,index=quest)"},
+      {"graph(k=4)", "column 1: 'graph' is an index, which a query searches by: topk(k=...,index="},
+      {"full; layers 3: flat", "column 17: 'flat' is an index"},
       {"topk(k=0)", "column 8: expected a whole number from 1"},
       {"topk(k=99999999999)", "column 8: expected a whole number"},
       {"topk(k=5", "column 9: expected ')'"},

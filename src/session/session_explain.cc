@@ -9,6 +9,15 @@ namespace {
 
 double Micros(double nanos) { return nanos * 1e-3; }
 
+std::vector<Substitute> SubstitutesOf(const planner::RanTally& ran) {
+  std::vector<Substitute> substitutes;
+  for (planner::RanTally::Entry& entry : ran.Entries()) {
+    substitutes.push_back(
+        {std::move(entry.ran), std::move(entry.wanted), std::move(entry.because), entry.share});
+  }
+  return substitutes;
+}
+
 double MeanOf(double sum, uint64_t count, double none) {
   return count == 0 ? none : sum / static_cast<double>(count);
 }
@@ -43,7 +52,7 @@ std::string SessionImpl::NonFiniteReason(LayerId layer) const {
 }
 
 void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execution,
-                            LayerExplain* explain) const {
+                            const planner::RanTally& ran, LayerExplain* explain) const {
   const LayerStats& stats = stats_[layer];
   planner::Cost sum;
   for (uint32_t i = 0; i < execution.heads.size(); ++i) {
@@ -54,7 +63,9 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
     sum.ns += predicted.ns;
     HeadExplain head;
     head.kv_head = i;
-    head.plan = is_full ? "full" : execution.PlanOf(i).ToString();
+    const planner::LayerPlan of_head = is_full ? planner::LayerPlan{} : execution.PlanOf(i);
+    head.plan = of_head.ToString();
+    head.ran = ran.Ran(of_head, parts_.plans->default_index()).ToString();
     head.reason = execution.ReasonOf(i);
     head.predicted_selected = is_full ? 0 : planned.selected;
     head.predicted_bytes = static_cast<uint64_t>(predicted.bytes);
@@ -129,7 +140,11 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   } else if (plan.Chooses()) {  // What it was so far is the best guess.
     explain.predicted_selected = all.num_queries > 0 ? explain.selected_mean : -1.0;
   }
-  FillHeads(layer, execution, &explain);
+  const planner::RanTally ran = RanOf(layer, facts, execution);
+  const planner::LayerPlan of_layer = execution.all_full ? planner::LayerPlan{} : execution.plan;
+  explain.ran = ran.Ran(of_layer, parts_.plans->default_index()).ToString();
+  explain.substitutes = SubstitutesOf(ran);
+  FillHeads(layer, execution, ran, &explain);
   explain.num_queries = stats.num_rows;
   explain.bytes_touched = stats.last.bytes_touched;
   explain.score_us = Micros(static_cast<double>(stats.last.score_ns));

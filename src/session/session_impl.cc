@@ -258,7 +258,8 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   if (first_token >= chain_.num_tokens() && !filter_.hides()) SampleQueries(layer, q, first_token);
   parts_.operators->Choose(call, &operators_);
   Status status = runner_.Begin(call, operators_);
-  if (status.code() != StatusCode::kResourceExhausted) return status;
+  no_memory_ = status.code() == StatusCode::kResourceExhausted;
+  if (!no_memory_) return status;
   // Scratch has no room beside what is derived: the call does without that.
   ForgetDerived();
   call.estimates = {};
@@ -391,6 +392,7 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
     stats.last_heads[head] = cost;
     stats.all_heads[head].Add(cost);
   }
+  TallyCall(layer, num_rows);
   if (found_ == nullptr) ObserveCall(layer, num_rows);  // A search takes less than a call.
 }
 
@@ -567,6 +569,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
   plan_ = std::move(plan);
   objectives_.Forget();
   awaited_.assign(spec_.num_layers(), {});
+  for (LayerStats& stats : stats_) stats.ran = {};
   return Status::Ok();
 }
 

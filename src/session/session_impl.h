@@ -33,6 +33,7 @@
 #include "planner/objective.h"
 #include "planner/plan.h"
 #include "planner/plan_layer.h"
+#include "planner/ran.h"
 #include "session/attention_mass.h"
 #include "session/call_gate.h"
 #include "session/query_sample.h"
@@ -164,7 +165,8 @@ class SessionImpl {
     std::vector<attention::CallCost> last_heads;  // Costs of the last call, by kv head.
     std::vector<attention::CallCost> all_heads;   // Costs of all calls, by kv head.
     std::vector<attention::HeadBound>
-        last_bounds;  // Bounds of the last row, by q head; empty if the plan has none.
+        last_bounds;        // Bounds of the last row, by q head; empty if the plan has none.
+    planner::RanTally ran;  // Tallies the calls since the plan was set.
 
     attention::CallCost Total() const;
     std::span<const attention::HeadBound> LastBounds(uint32_t kv_head) const;
@@ -283,8 +285,23 @@ class SessionImpl {
   void GiveUpCall();
   void NoteCost(LayerId layer, uint64_t num_rows);
   void ObserveCall(LayerId layer, uint64_t num_rows);
+  // Adds the call that has ended to what ran.
+  void TallyCall(LayerId layer, uint64_t num_rows);
+  void TallyFullScans(LayerId layer, double rows, planner::RanTally* ran) const;
+  // Whether the call has it at this place, [kv head][part].
+  bool CallHas(planner::Wanted wanted, size_t place) const;
+  // The objects of that kind that the call holds, [derived run].
+  const std::vector<derived::LayerObjectsPtr>& ObjectsOf(planner::Wanted wanted) const;
+  // Why the call did without it there; kNone if it did not.
+  planner::Cause CauseInCall(planner::Wanted wanted, const derived::Kind& kind, uint32_t head,
+                             size_t piece, LayerId layer) const;
+  // Why the run has no object of the kind that is ready.
+  planner::Cause CauseOf(const derived::Kind& kind, uint64_t run, LayerId layer) const;
+  // What ran since the plan was set; before the first call, what would run.
+  planner::RanTally RanOf(LayerId layer, const LayerFacts& facts,
+                          const planner::LayerExecution& execution) const;
   void FillHeads(LayerId layer, const planner::LayerExecution& execution,
-                 LayerExplain* explain) const;
+                 const planner::RanTally& ran, LayerExplain* explain) const;
   void KeepStatistics() const;
 
   // Whether K or V of a kv head holds NaN or Inf, so that `full` runs for it.
@@ -423,6 +440,8 @@ class SessionImpl {
   std::vector<uint8_t> runs_full_;            // [kv head]: it runs `full`.
   std::vector<uint8_t> by_index_;  // [kv head]: it chooses by the plan's index; others scan.
   bool lacks_index_ = false;       // A derived run lacks an index that it may have.
+  bool no_memory_ = false;         // The call has no scratch beside derived objects, and has none.
+  std::vector<uint64_t> tallied_tokens_;  // [part]: tokens of the middle, while a call is tallied.
   std::vector<planner::HeadObservation> observed_;
 };
 

@@ -164,8 +164,16 @@ Status DerivedObjects::PublishObject(derived::SegmentId id, const derived::Objec
     parts_.files->Remove({id, old.kind, old.generation});
   }
   const Result<Tenant> owner = parts_.catalog->owners()->GetTenant(record.tenant);
-  if (owner.ok()) parts_.counts->Of(owner->name)->num_companions_built.Add(1);
+  const bool is_whole = parts_.kinds->FindObject(object.kind) != nullptr;
+  if (owner.ok() && is_whole) parts_.counts->Of(owner->name)->num_companions_built.Add(1);
   return Status::Ok();
+}
+
+void DerivedObjects::DropObject(const storage::ObjectName& name) {
+  const Result<bool> dropped = parts_.catalog->companions()->Drop(
+      static_cast<SegmentId>(name.segment_id), name.kind, name.generation);
+  // If that fails it is dropped with its segment, or with the next object of its kind.
+  if (dropped.ok() && *dropped) Forget(std::span(&name, 1));
 }
 
 void DerivedObjects::ReportLoss(const storage::ObjectName& name, const Status& status) {

@@ -93,6 +93,7 @@ class DerivedObjects final : public derived::Store {
   Result<uint64_t> ReserveGeneration() override;
   Status Wish(derived::SegmentId id, std::string_view kind) override;
   Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override;
+  void DropObject(const storage::ObjectName& name) override;
   void ReportDamage(const storage::Segment& segment, const Status& status) override;
   void ReportLoss(const storage::ObjectName& name, const Status& status) override;
 

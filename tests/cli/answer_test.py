@@ -74,6 +74,7 @@ class AskTest(CliCase):
         layers = self.run_json(*ask)["explain"]["layers"]
         self.assertEqual(len(layers), 30)
         for layer in layers:
+            self.assertEqual((layer["ran"], layer["substitutes"]), (layer["plan"], []))
             self.assertEqual(layer["selected_mean"], 8)
             self.assertGreater(layer["bytes_touched"], 0)
             self.assertGreater(layer["score_us"], 0)
@@ -133,6 +134,14 @@ class AskTest(CliCase):
         self.assertEqual(ruled["layers"][7]["reason"], "Fig. 8: short context: full")
         explained = self.run_json("explain", "skerry")
         self.assertEqual(len(explained["layers"]), 30)
+        missing = self.run_json("explain", "skerry", "--plan", "topk(k=8,index=graph)")
+        [substitute] = missing["substitutes"]
+        self.assertEqual((substitute["ran"], substitute["wanted"], substitute["share"]),
+                         ("index=flat", "index=graph", 1))
+        self.assertRegex(substitute["because"], "^(not built|too few tokens.*2,048)$")
+        self.assertEqual(missing["layers"][7]["ran"], "topk(k=8,sink=16,window=128)")
+        text = self.run_ok("explain", "skerry", "--plan", "topk(k=8,index=graph)").out
+        self.assertIn("ran       index=flat instead of index=graph: " + substitute["because"], text)
         path = self.write("t.txt", TEXT + "More.")
         hit = self.run_json("explain", "--file", path)
         self.assertGreater(hit["num_reused"], 100)

@@ -13,7 +13,7 @@ import struct
 import sys
 
 import cli_case
-from cli_case import CliCase, NOT_FOUND, USAGE
+from cli_case import CliCase, NOT_FOUND, UNSUPPORTED, USAGE
 
 
 def npy(shape, values, descr="<f4"):
@@ -57,10 +57,29 @@ class AttentionTest(BenchCase):
             self.assertIn("topk(k=16", topk["canonical"])
             self.assertGreater(window["error_mean"], topk["error_mean"])
             self.assertLess(topk["mass"], 1)
-            self.assertEqual(result["left_out"], ["topk(k=16,index=coarse)"])
+            [left_out] = result["left_out"]
+            self.assertEqual(left_out["plan"], "topk(k=16,index=coarse)")
+            self.assertIn("coarse", left_out["because"])
+            self.assertEqual((topk["ran"], topk["substitutes"]), (topk["canonical"], []))
             self.assertEqual(result["heads"]["origin"], "synthetic")
             self.assertEqual(result["heads"]["num_tokens"], 500)
             self.assertTrue(result["fits_cache"])
+
+    def test_a_fallback_is_never_reported_as_the_index(self):
+        graph, reason = "topk(k=16,index=graph)", "index=flat instead of index=graph: too few"
+        self.assert_fails(UNSUPPORTED, *self.SMALL, "--plan", graph, says=[graph, reason])
+        result = self.run_json(*self.SMALL, "--try-plan", graph, "--plan", "auto(error=0.1)")
+        [left_out] = result["left_out"]
+        self.assertEqual(left_out["plan"], graph)
+        self.assertIn(reason, left_out["because"])
+        auto = result["plans"][1]
+        self.assertEqual((auto["ran"], auto["best_by_bytes"], auto["best_by_time"]),
+                         ("full", False, False))
+        self.assertEqual(auto["substitutes"], [{"ran": "full", "wanted": "auto",
+                                                "because": "short context", "share": 1.0}])
+        text = self.run_ok(*self.SMALL, "--try-plan", graph, "--plan", "auto(error=0.1)").out
+        self.assertIn(f"left out: {graph}: {reason}", text)
+        self.assertIn("auto(error=0.1): full instead of auto: short context\n", text)
 
     def test_a_sweep_marks_its_frontier(self):
         result = self.run_json(*self.SMALL, "--sweep")

@@ -92,6 +92,7 @@ LEFT_OUT = {
         "Explain": OWN_JSON, "HeadExplain": OWN_JSON, "LayerExplain": OWN_JSON,
         "MachineProfile": OWN_JSON, "PrefixExplain": OWN_JSON, "SegmentInfo": OWN_JSON,
         "SessionContext": OWN_JSON, "SimulateReport": OWN_JSON, "SimulatedModel": OWN_JSON,
+        "Substitute": OWN_JSON,
         "SimulatedRun": OWN_JSON,
         "CriticalTokens": "no command searches without attending",
         "Passage.context_id": "`context` is its name, or #id",

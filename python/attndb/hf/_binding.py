@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from attndb._checked import checked
 from attndb._errors import InvalidArgumentError, UnsupportedError
@@ -180,8 +181,13 @@ class Binding:
         if not isinstance(cache, AttndbCache):
             return None
         _check_arguments(module, named)
-        step, plan = cache.begin_step(self, _given(named))
-        step.plan = plan
+        earlier = self._run_first_pieces(module, cache, named)
+        try:
+            step, plan = cache.begin_step(self, _given(named))
+        except BaseException:
+            cache.end_pieces()
+            raise
+        step.plan, step.earlier = plan, earlier
         _switch.enter(step.configs)
         _switch.push(step)
         if plan.position_ids is not None:
@@ -193,6 +199,22 @@ class Binding:
                 if named.get(name) is not None:
                     named[name] = named[name][:, plan.num_dropped :]
         return (), named
+
+    def _run_first_pieces(
+        self, module: Any, cache: AttndbCache, named: dict[str, Any]
+    ) -> list[Any]:
+        """Where tokens have to leave in the middle of a forward, runs those before by forwards
+        of their own. Leaves the rest in `named`, and returns the outputs."""
+        outputs = []
+        try:
+            while (num_columns := cache.piece_of(self, _given(named))) is not None:
+                piece = _first_columns(module, named, num_columns)
+                with cache.running_piece():
+                    outputs.append(module(**piece))
+        except BaseException:
+            cache.end_pieces()
+            raise
+        return outputs
 
     def _drop_leftover(self) -> None:
         """Ends a step of this decoder that an interrupt left behind, whatever runs next: torch
@@ -206,13 +228,13 @@ class Binding:
                 _switch.remove(step)
                 _switch.leave(step.configs)
 
-    def after_forward(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+    def after_forward(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         cache = kwargs.get("past_key_values")
         if not isinstance(cache, AttndbCache):
-            return
+            return None
         step = cache.step
         if step is None or step is not _switch.active():
-            return  # Refused before it began.
+            return None  # Refused before it began.
         _switch.remove(step)
         _switch.leave(step.configs)
         succeeded = False
@@ -222,6 +244,7 @@ class Binding:
                 succeeded = True
         finally:
             cache.end_step(step, step.plan if succeeded else None)
+        return _joined([*step.earlier, output]) if succeeded and step.earlier else None
 
 
 def _binding_of(decoder: Any) -> Binding | None:
@@ -232,7 +255,44 @@ def _binding_of(decoder: Any) -> Binding | None:
     return None
 
 
+def _first_columns(module: Any, named: dict[str, Any], num_columns: int) -> dict[str, Any]:
+    """Takes the first columns out of a forward's arguments."""
+    if named.get("output_router_logits") or getattr(module.config, "output_router_logits", False):
+        raise UnsupportedError(
+            "output_router_logits: tokens leave in the middle of this forward (max_length), which "
+            "then has none; run one token at a time"
+        )
+    piece = dict(named)
+    num_all = _given(named).num_columns
+    for name in ("input_ids", "inputs_embeds", "position_ids"):
+        if named.get(name) is not None:
+            piece[name], named[name] = named[name][:, :num_columns], named[name][:, num_columns:]
+    mask = named.get("attention_mask")
+    if mask is not None:
+        piece["attention_mask"] = mask[:, : mask.shape[1] - (num_all - num_columns)]
+    return piece
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Outputs of the pieces of a forward as that of the whole: tensors are [batch, columns, ..]."""
+    last = parts[-1]
+    if isinstance(last, ModelOutput):
+        return type(last)(**{name: _joined([part[name] for part in parts]) for name in last})
+    if isinstance(last, torch.Tensor):
+        return torch.cat(parts, dim=1)
+    if isinstance(last, (tuple, list)):
+        return type(last)(_joined(list(of_parts)) for of_parts in zip(*parts, strict=True))
+    return last
+
+
 def _check_arguments(module: Any, named: dict[str, Any]) -> None:
+    if module.training and any(
+        getattr(part, "gradient_checkpointing", False) for part in module.modules()
+    ):
+        raise UnsupportedError(
+            "gradient checkpointing runs layers without their cache: call "
+            "model.gradient_checkpointing_disable(), or model.eval()"
+        )
     wants_attentions = named.get("output_attentions")
     if wants_attentions is None:
         wants_attentions = getattr(module.config, "output_attentions", False)

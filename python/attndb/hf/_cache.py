@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as changed
 from types import TracebackType
 from typing import Any, overload
@@ -64,6 +65,9 @@ class AttndbCache(Cache):
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
         self._has_run = False  # Since it was made for its prompt, or cropped, or reset.
         self._failed = False
+        # While a forward runs in pieces: _num_columns and _has_run where it began, and its thread.
+        self._start: tuple[int, bool, int] | None = None
+        self._runs_piece = False  # The next step is a piece that others follow.
         self._step: Step | None = None
         self._lock = threading.Lock()  # Guards the change of _step.
 
@@ -126,6 +130,9 @@ class AttndbCache(Cache):
         Raises InvalidArgumentError (`output_ids` or `name` do not fit), FailedPreconditionError
         (tokens given as embeddings have no ids; the model's weights changed; a failed forward), and
         what :meth:`attndb.DB.store` raises: rows before the one that fails are stored.
+
+        A row of a batch that ended early is stored up to its end token: ``generate`` goes on with
+        padding there. Both ids are those of the model's ``generation_config``.
         """
         self._check_usable()
         self._check_same_content()
@@ -141,14 +148,8 @@ class AttndbCache(Cache):
             if output is not None:
                 _check_output(each, output, self._num_columns_reused, r)
         stored = [
-            self._db.store(
-                each.session,
-                each.ids,
-                name=each_name,
-                replace=replace,
-                drop_base=drop_base,
-                ttl=ttl,
-                pin=pin,
+            self._store_row(
+                each, name=each_name, replace=replace, drop_base=drop_base, ttl=ttl, pin=pin
             )
             for each, each_name in zip(chosen, names, strict=True)
         ]
@@ -270,20 +271,51 @@ class AttndbCache(Cache):
 
     # A forward, called by _binding.py and by the layers.
 
+    def piece_of(self, binding: Any, given: Given) -> int | None:
+        """How many of a forward's columns run before a row has to lose tokens; None: all of them.
+
+        Tokens behind the prompt leave room one by one, as if each had a forward of its own: a draft
+        that is rejected must not make others leave. A prompt's tokens run at once. Raises as
+        `begin_step`, and InvalidArgumentError for a prompt that is too long.
+        """
+        window = self._window
+        if window is None:
+            return None
+        self._check_forward(binding)
+        rows = [self._rows[r] for r in self._rows_for(given.batch)]
+        plan = plan_step(rows, self._num_columns, given, self._has_run)
+        num_columns = plan.num_new
+        for r, (row, begin) in enumerate(zip(rows, plan.begins, strict=True)):
+            num_held = row.session.num_tokens - row.session.num_dropped
+            at_once = min(len(row.prompt) - len(row.ids), plan.num_new - begin)
+            if at_once > 0:
+                window.check(num_held, at_once, r)
+            else:
+                at_once = window.num_at_once(num_held)
+            num_columns = min(num_columns, begin + at_once)
+        return None if num_columns == plan.num_new else plan.num_dropped + num_columns
+
+    @contextlib.contextmanager
+    def running_piece(self) -> Iterator[None]:
+        """Around the forward of a piece that others follow: if one of them fails, all have."""
+        if self._start is None:
+            self._start = (self._num_columns, self._has_run, threading.get_ident())
+        self._runs_piece = True
+        try:
+            yield
+        finally:
+            self._runs_piece = False
+
+    def end_pieces(self) -> None:
+        """What follows the pieces that have run can't run."""
+        if self._start is not None and self._start[2] == threading.get_ident():
+            self.drop_leftover_step()
+            self._fail()
+
     def begin_step(self, binding: Any, given: Given) -> tuple[Step, StepPlan]:
         """Plans a forward and makes the cache report to it. Raises as :func:`plan_step`, and
         FailedPreconditionError; the cache is then unchanged."""
-        self.drop_leftover_step()
-        self._check_usable()
-        if binding is not self._binding:
-            raise InvalidArgumentError(
-                "past_key_values: this cache was made for another model object; call "
-                "attndb.hf.create_session with this one"
-            )
-        if self._weights != binding.weights_stamp():
-            raise FailedPreconditionError(
-                "past_key_values: the model's weights changed since create_session"
-            )
+        self._check_forward(binding)
         chosen = self._rows_for(given.batch)
         rows = [self._rows[r] for r in chosen]
         plan = plan_step(rows, self._num_columns, given, self._has_run)
@@ -308,6 +340,7 @@ class AttndbCache(Cache):
         )
         step.on_queries = self.on_queries
         step.awaits = plan.num_new == 1 and self._has_run  # From the second token on.
+        step.is_last = not self._runs_piece
         with self._lock:
             if self._step is not None:
                 raise _in_another_thread()
@@ -319,12 +352,24 @@ class AttndbCache(Cache):
         with self._lock:
             self._step = None
         if plan is None:
-            self._failed = True
+            self._fail()
             return
         for row, ids in zip(self._rows, plan.ids, strict=True):
             row.ids.extend(ids)
         self._num_columns += step.num_new
         self._has_run = True
+        if step.is_last:
+            self._start = None
+
+    def _fail(self) -> None:
+        """Takes back what the cache says of earlier pieces; `crop` does so for the sessions."""
+        self._failed = True
+        if self._start is None:
+            return
+        self._num_columns, self._has_run, _ = self._start
+        self._start = None
+        for row in self._rows:
+            del row.ids[row.num_tokens(self._num_columns) :]
 
     def drop_leftover_step(self) -> None:
         """A forward that an interrupt ended without its hooks has failed."""
@@ -374,16 +419,36 @@ class AttndbCache(Cache):
 
     # Inside.
 
+    def _check_forward(self, binding: Any) -> None:
+        self.drop_leftover_step()
+        self._check_usable()
+        if binding is not self._binding:
+            raise InvalidArgumentError(
+                "past_key_values: this cache was made for another model object; call "
+                "attndb.hf.create_session with this one"
+            )
+        if self._weights != binding.weights_stamp():
+            raise FailedPreconditionError(
+                "past_key_values: the model's weights changed since create_session"
+            )
+
+    def _store_row(self, row: Row, **options: Any) -> int:
+        num_tokens = len(row.ids)
+        if len(self._rows) > 1:
+            num_tokens = tokens_to_store(row, *_end_and_padding(self._model()))
+        if num_tokens == len(row.ids):
+            return self._db.store(row.session, row.ids, **options)
+        with row.session.fork() as session:
+            session.crop(num_tokens)
+            return self._db.store(session, row.ids[:num_tokens], **options)
+
     def _make_room(self, plan: StepPlan) -> None:
-        """Rows that outgrow max_length lose their oldest tokens; none of them if one can't."""
+        """Rows that outgrow max_length lose their oldest tokens. REQUIRES: `piece_of`."""
         window = self._window
         if window is None:
             return
-        new = [plan.num_new - begin for begin in plan.begins]
-        for r, (row, num_new) in enumerate(zip(self._rows, new, strict=True)):
-            window.check(row.session.num_tokens - row.session.num_dropped, num_new, r)
-        for row, num_new in zip(self._rows, new, strict=True):
-            window.make_room(row.session, num_new)
+        for row, begin in zip(self._rows, plan.begins, strict=True):
+            window.make_room(row.session, plan.num_new - begin)
 
     def _rows_for(self, batch: int) -> list[int]:
         """Indices of the rows that a forward of `batch` rows runs on. Before the first forward
@@ -452,6 +517,25 @@ def _fork_row(row: Row) -> Row:
     return changed(
         row, session=row.session.fork(), ids=list(row.ids), prompt=list(row.prompt)
     )
+
+
+def _end_and_padding(model: Any) -> tuple[list[int], int | None]:
+    """Ids of end tokens, and the id with which generate() goes on in a row that has ended."""
+    config = getattr(model, "generation_config", None)
+    end = getattr(config, "eos_token_id", None)
+    ends = [] if end is None else [end] if isinstance(end, int) else list(end)
+    padding = getattr(config, "pad_token_id", None)
+    return ends, padding if padding is not None else next(iter(ends), None)
+
+
+def tokens_to_store(row: Row, ends: Sequence[int], padding: int | None) -> int:
+    """Tokens of the row without the padding behind the end token that it made."""
+    for at in range(len(row.prompt), len(row.ids)):
+        if row.ids[at] in ends:
+            is_padded = all(token == padding for token in row.ids[at + 1 :])
+            if is_padded:
+                return at + 1
+    return len(row.ids)
 
 
 def _names(name: str | Sequence[str] | None, num_rows: int) -> list[str | None]:

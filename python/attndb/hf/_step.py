@@ -46,6 +46,8 @@ class Step(Consumer):
         self.plan: StepPlan | None = None  # For who ends the step.
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
         self.awaits = False  # Whether what a plan with await=1 reads is waited for.
+        self.is_last = True  # No piece of the same forward follows.
+        self.earlier: list[Any] = []  # Outputs of the pieces before it.
         self._sessions = sessions
         self._begins = begins
         self._has_padding = any(begins)
@@ -163,7 +165,7 @@ class Step(Consumer):
         if missing:
             raise UnsupportedError(
                 f"layers {missing} did not attend through attndb: the attention implementation was "
-                "changed during the forward, or layers were left out"
+                "changed during the forward, or layers were left out or ran without their cache"
             )
 
 

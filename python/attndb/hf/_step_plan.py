@@ -69,6 +69,7 @@ def plan_step(rows: Sequence[Row], num_columns: int, given: Given, has_run: bool
 
     Raises InvalidArgumentError, UnsupportedError: see the head of this file.
     """
+    _check_shape_of_positions(given)
     pads = _read_pads(rows, num_columns, given)
     dropped = num_columns if _gives_all(rows, pads, num_columns, given, has_run) else 0
     if dropped and any(row.num_beside for row in rows):
@@ -98,6 +99,21 @@ def plan_step(rows: Sequence[Row], num_columns: int, given: Given, has_run: bool
         columns = torch.arange(num_columns, num_columns + num_new)
         positions = (columns - torch.tensor(pads)[:, None]).clamp(min=0)
     return StepPlan(dropped, num_new, pads, begins, ids, positions)
+
+
+def _check_shape_of_positions(given: Given) -> None:
+    position_ids = given.position_ids
+    if position_ids is None:
+        return
+    if not isinstance(position_ids, torch.Tensor) or position_ids.ndim != 2:
+        is_tensor = isinstance(position_ids, torch.Tensor)
+        shape = list(position_ids.shape) if is_tensor else type(position_ids).__name__
+        raise UnsupportedError(f"position_ids: expected [batch, columns], found {shape}")
+    if position_ids.shape[0] not in (1, given.batch) or position_ids.shape[1] != given.num_columns:
+        raise InvalidArgumentError(
+            f"position_ids: expected [{given.batch}, {given.num_columns}], found "
+            f"{list(position_ids.shape)}"
+        )
 
 
 def _read_pads(rows: Sequence[Row], num_columns: int, given: Given) -> list[int]:
@@ -177,15 +193,6 @@ def _first_column(given: Given, num_columns: int, pads: list[int]) -> int:
     """The column of the first given token, by its position: 0 or num_columns."""
     position_ids = given.position_ids
     assert position_ids is not None
-    if position_ids.ndim != 2:
-        raise UnsupportedError(
-            f"position_ids: expected [batch, columns], found {list(position_ids.shape)}"
-        )
-    if position_ids.shape[0] not in (1, given.batch) or position_ids.shape[1] != given.num_columns:
-        raise InvalidArgumentError(
-            f"position_ids: expected [{given.batch}, {given.num_columns}], found "
-            f"{list(position_ids.shape)}"
-        )
     last = position_ids[:, -1].expand(given.batch).tolist()
     firsts = {
         position + pad - given.num_columns + 1 for position, pad in zip(last, pads, strict=True)

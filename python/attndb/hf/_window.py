@@ -34,7 +34,7 @@ class Window:
         return int(self.max_length * self.keep_ratio)
 
     def check(self, num_held: int, num_new: int, row: int) -> None:
-        """Raises InvalidArgumentError where no drop makes room: a forward is not cut in pieces."""
+        """Raises InvalidArgumentError where no drop makes room for these tokens of a prompt."""
         in_front = min(max(self.keep_first, 1), num_held)
         room = self.max_length - in_front - (1 if num_held > in_front else 0)
         if num_held + num_new > self.max_length and num_new > room:
@@ -42,6 +42,11 @@ class Window:
                 f"input_ids: row {row} has {num_new} new tokens, max_length={self.max_length} has "
                 f"room for {room}; run a long prompt in several forwards"
             )
+
+    def num_at_once(self, num_held: int) -> int:
+        """Tokens that run before the row loses tokens again, once there is room for one."""
+        free = self.max_length - num_held
+        return free if free > 0 else self.max_length - self.num_left
 
     def make_room(self, session: Session, num_new: int) -> None:
         """Drops the oldest tokens, if the new ones do not fit. REQUIRES: check."""

@@ -296,9 +296,17 @@ def test_explains_and_takes_plans(db: attndb.DB, spec: attndb.ModelSpec, steps: 
     assert [head.kv_head for head in heads] == list(range(NUM_KV_HEADS))
     assert sum(head.bytes_touched for head in heads) == explain.layers[1].bytes_touched
     assert all(head.plan == explain.layers[1].plan and head.time_us > 0 for head in heads)
+    assert all(head.ran == head.plan for head in heads) and explain.substitutes == ()
     assert explain.predicted_us > 0 and not explain.unreachable and explain.tpot_error == 0
     session.set_plan("auto(tpot=3)")
     assert session.explain().layers[0].heads[0].reason == "sink and window hold all tokens: full"
+    session.set_plan("topk(k=4,sink=2,window=8,index=graph)")
+    (substitute,) = session.explain(1).substitutes
+    assert session.explain(1).ran == "topk(k=4,sink=2,window=8)"
+    assert (substitute.ran, substitute.wanted) == ("index=flat", "index=graph")
+    assert substitute.because.startswith("too few tokens") and substitute.share == 1
+    assert str(substitute) in session.explain().summary
+    assert session.explain().substitutes == (substitute,)
     session.set_plan("full")
     assert session.explain().plan == "full"
     with pytest.raises(attndb.InvalidArgumentError, match="column"):

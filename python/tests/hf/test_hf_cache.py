@@ -183,6 +183,42 @@ def test_store_compares_the_output_with_what_was_run(db: attndb.DB, model: Any) 
             cache.store(output)
 
 
+@pytest.mark.parametrize("pads_with_end", [False, True])
+def test_rows_that_ended_early_are_stored_without_padding(
+    db: attndb.DB, pads_with_end: bool
+) -> None:
+    model = attndb.hf.use(make_model("llama"))
+    ids = make_prompt(20, batch=3)
+    open_end = generate(model, ids, max_new_tokens=12).sequences[:, 20:].tolist()
+    end = next(token for token in open_end[0][2:5] if token not in open_end[1] + open_end[2])
+    model.generation_config.eos_token_id = [96, end]
+    model.generation_config.pad_token_id = end if pads_with_end else 0
+    cache, given = attndb.hf.create_session(db, model, ids, reuse=False)
+    with cache:
+        made = generate(model, **given_ids(given), past_key_values=cache, max_new_tokens=12)
+        stored = cache.store(made, name=["a", "b", "c"])
+        assert cache.get_seq_length() == 31, "the cache itself keeps what was run"
+        whole = cache.token_ids(0)
+    num_made = open_end[0].index(end) + 1
+    assert len(whole) == 31 and num_made <= 5
+    assert db.tokens("a").tolist() == ids[0].tolist() + open_end[0][:num_made]
+    for row, name in ((1, "b"), (2, "c")):
+        assert db.tokens(name).tolist() == made.sequences[row, :-1].tolist()
+    assert [db.describe(name).id for name in ("a", "b", "c")] == stored
+    only, given = attndb.hf.create_session(db, model, ids[:1], reuse=False)
+    with only:  # A row alone has no padding: what it was given is what it holds.
+        ended = torch.tensor([[end, end, end]])
+        _run(model, only, given["input_ids"])
+        _run(model, only, ended)
+        only.store(name="only")
+    assert db.tokens("only").tolist() == ids[0].tolist() + [end] * 3
+
+
+def given_ids(given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """As the arguments of hf_models.generate."""
+    return {"ids": given["input_ids"], "attention_mask": given["attention_mask"]}
+
+
 def test_store_takes_names_and_rows(db: attndb.DB, model: Any) -> None:
     cache = _cache(db, model, make_prompt(20, batch=2))
     for names in ("one", ["one"], ["one", "two", "three"]):

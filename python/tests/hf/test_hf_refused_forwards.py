@@ -205,6 +205,44 @@ def test_dropout_in_training_is_refused(db: attndb.DB, ids: torch.Tensor) -> Non
     assert cache.session.num_tokens == 0
 
 
+def test_gradient_checkpointing_is_refused_by_name(db: attndb.DB, ids: torch.Tensor) -> None:
+    model = attndb.hf.use(make_model("llama"))
+    model.gradient_checkpointing_enable()
+    cache, given = attndb.hf.create_session(db, model, ids)
+    with torch.no_grad():
+        expected = model(**given, past_key_values=cache).logits  # Not in use while it evaluates.
+        cache.reset()
+        model.train()
+        with pytest.raises(attndb.UnsupportedError, match="gradient checkpointing.*_disable"):
+            model(**given, past_key_values=cache)
+        assert cache.session.num_tokens == 0
+        model.gradient_checkpointing_disable()
+        assert torch.equal(model(**given, past_key_values=cache).logits, expected)
+
+
+@pytest.mark.parametrize(
+    ("position_ids", "found"),
+    [
+        (torch.arange(30), r"\[30\]"),
+        (torch.arange(30).expand(3, 1, 30), r"\[3, 1, 30\]"),
+        (list(range(30)), "list"),
+    ],
+    ids=["one dimension", "several axes", "a list"],
+)
+def test_positions_of_another_shape_are_refused_on_an_unused_cache(
+    db: attndb.DB, model: Any, ids: torch.Tensor, position_ids: Any, found: str
+) -> None:
+    cache, given = attndb.hf.create_session(db, model, ids, reuse=False)
+    with torch.no_grad(), cache:
+        message = rf"position_ids: expected \[batch, columns\], found {found}"
+        with pytest.raises(attndb.UnsupportedError, match=message):
+            model(**given, position_ids=position_ids, past_key_values=cache)
+        message = r"expected \[1, 30\], found \[1, 29\]"
+        with pytest.raises(attndb.InvalidArgumentError, match=message):
+            model(**given, position_ids=torch.arange(29)[None], past_key_values=cache)
+        assert cache.session.num_tokens == 0
+
+
 def test_there_is_no_gradient_through_attention(db: attndb.DB, ids: torch.Tensor) -> None:
     """A forward with gradients on gives its logits; asking for the gradients raises."""
     model = attndb.hf.use(make_model("llama"))

@@ -93,6 +93,111 @@ def test_generates_far_beyond_and_goes_on_from_the_store(db: attndb.DB, model: A
         assert (found - expected).abs().max() > 0.05, "the control saw all tokens"
 
 
+@pytest.mark.parametrize("keep_first", [0, 4])
+@pytest.mark.parametrize("drafts", ["prompt_lookup", "assistant"])
+def test_drafts_that_are_rejected_let_no_token_leave(
+    db: attndb.DB, model: Any, drafts: str, keep_first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = torch.cat([make_prompt(10)] * 3, dim=1)
+    rejected: list[int] = []
+    crop = attndb.hf.AttndbCache.crop
+
+    def counted(cache: Any, tokens_to_remove: int) -> None:
+        rejected.append(-tokens_to_remove)
+        crop(cache, tokens_to_remove)
+
+    monkeypatch.setattr(attndb.hf.AttndbCache, "crop", counted)
+
+    def run(**options: Any) -> tuple[list[int], tuple[attndb.Cut, ...]]:
+        cache, given = attndb.hf.create_session(
+            db, model, ids, max_length=40, keep_first=keep_first, reuse=False
+        )
+        with cache:
+            made = generate(
+                model, given["input_ids"], past_key_values=cache, max_new_tokens=90, **options
+            )
+            assert cache.session.num_tokens - cache.session.num_dropped <= 40
+            return made.sequences[0].tolist(), cache.session.cuts
+
+    greedy, cuts = run()
+    assert len(cuts) >= 3 and not rejected
+    if drafts == "assistant":
+        assistant = make_model("llama", seed=8)
+        assistant.generation_config.num_assistant_tokens = 6
+        assistant.generation_config.num_assistant_tokens_schedule = "constant"
+        assistant.generation_config.assistant_confidence_threshold = 0.0
+        found, found_cuts = run(assistant_model=assistant)
+    else:
+        found, found_cuts = run(prompt_lookup_num_tokens=7)
+    assert max(rejected) >= 5, "no draft was rejected"
+    assert found == greedy
+    assert found_cuts == cuts
+
+
+def test_several_tokens_behind_a_prompt_run_as_one_by_one(db: attndb.DB, model: Any) -> None:
+    lengths, count = (30, 11, 24), 60
+    ids, mask = torch.zeros(3, 30, dtype=torch.int64), torch.zeros(3, 30, dtype=torch.int64)
+    for r, length in enumerate(lengths):
+        ids[r, 30 - length :], mask[r, 30 - length :] = make_prompt(length, seed=r)[0], 1
+    more = make_prompt(count, seed=40, batch=3)
+    held = []
+    for step in (1, 7, count):
+        cache, given = attndb.hf.create_session(
+            db, model, ids, attention_mask=mask, max_length=32, reuse=False
+        )
+        with torch.no_grad(), cache:
+            model(**given, past_key_values=cache)
+            parts = [
+                model(part, past_key_values=cache, output_hidden_states=True)
+                for part in more.split(step, dim=1)
+            ]
+            assert all(len(part.hidden_states) == 4 for part in parts)
+            held.append(
+                (
+                    torch.cat([part.logits for part in parts], dim=1),
+                    torch.cat([part.hidden_states[1] for part in parts], dim=1),
+                    [session.cuts for session in cache.sessions],
+                    [cache.token_ids(r) for r in range(3)],
+                )
+            )
+    for logits, states, cuts, token_ids in held[1:]:
+        torch.testing.assert_close(logits, held[0][0], rtol=1e-3, atol=2e-3)
+        torch.testing.assert_close(states, held[0][1], rtol=1e-3, atol=2e-3)
+        assert cuts == held[0][2] and all(len(of_row) >= 2 for of_row in cuts)
+        assert token_ids == held[0][3]
+
+
+def test_a_forward_that_fails_behind_a_drop_goes_back_to_its_begin(
+    db: attndb.DB, model: Any
+) -> None:
+    ids, more = make_prompt(30), make_prompt(15, seed=7)
+    cache, given = attndb.hf.create_session(db, model, ids, max_length=40, reuse=False)
+    calls = 0
+
+    def fail_in_the_second(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise RuntimeError("no")
+
+    with torch.no_grad(), cache:
+        model(**given, past_key_values=cache)
+        handle = model.model.layers[1].register_forward_pre_hook(fail_in_the_second)
+        with pytest.raises(RuntimeError, match="no"):
+            model(more, past_key_values=cache)
+        handle.remove()
+        assert calls == 2 and cache.get_seq_length() == 30
+        with pytest.raises(attndb.FailedPreconditionError, match="failed in the middle"):
+            model(more, past_key_values=cache)
+        cache.crop(0)
+        assert cache.token_ids() == ids[0].tolist() and cache.session.cuts == ()
+        found = model(more, past_key_values=cache).logits
+        again, given = attndb.hf.create_session(db, model, ids, max_length=40, reuse=False)
+        with again:
+            model(**given, past_key_values=again)
+            assert torch.equal(found, model(more, past_key_values=again).logits)
+
+
 def test_what_never_fits_is_named(db: attndb.DB, model: Any) -> None:
     ids = make_prompt(124)
     cache, given = attndb.hf.create_session(db, model, ids, max_length=48)

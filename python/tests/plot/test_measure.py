@@ -173,6 +173,46 @@ def test_plans_name_the_models_layers_where_the_file_has_some(file: attndb.KvFil
     assert everywhere.error > there.error > 0
 
 
+@pytest.mark.parametrize("index", ["quest", "graph", "clustered", "pq"])
+def test_an_index_that_cannot_be_built_is_refused_by_name(
+    file: attndb.KvFile, index: str
+) -> None:
+    plan = f"full; layers {LAYERS[1]}: topk(k=16,index={index})"
+    with pytest.raises(
+        attndb.UnsupportedError,
+        match=f"can't be measured: index=flat instead of index={index}: too few tokens: one "
+        "segment needs 2,048",
+    ):
+        measure.plan_errors(file, ["topk(k=16)", plan], queries=2)
+
+
+def test_what_ran_is_said_and_indexes_are_waited_for(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    k, v, q = (random.standard_normal((3000, heads, 16), np.float32) for heads in (1, 1, 2))
+    spec = attndb.ModelSpec([attndb.LayerSpec(2, 1, 16)], "float32", b"x")
+    path = tmp_path / "one.safetensors"
+    attndb.write_kv_file(path, spec, range(3000), [(k, v, q)])
+    file = attndb.KvFile(path)
+    flat, quest, graph, codes = measure.plan_errors(
+        file, ["topk(k=16)", "topk(k=16,index=quest)", "topk(k=16,index=graph,beam_width=16)",
+               "topk(k=16,bits=8)"], queries=3
+    )
+    assert flat.ran == ("topk(k=16,sink=16,window=128)",) and flat.substitutes == ()
+    assert quest.ran == ("topk(k=16,index=quest,sink=16,window=128)",)
+    assert codes.ran == ("topk(k=16,bits=8,sink=16,window=128)",) and codes.substitutes == ()
+    for point in (quest, graph):
+        assert point.substitutes == () and point.bytes_per_token < 0.9 * flat.bytes_per_token
+    (auto,) = measure.plan_errors(attndb.KvFile(path), ["auto(error=0.1)"], queries=3)
+    assert auto.ran != ("full",)
+    short = tmp_path / "short.safetensors"
+    attndb.write_kv_file(short, spec, range(700), [(k[:700], v[:700], q[:700])])
+    (auto,) = measure.plan_errors(attndb.KvFile(short), ["auto(error=0.1)"], queries=3)
+    assert auto.error == 0 and auto.ran == ("full",)
+    (replaced,) = auto.substitutes
+    assert (replaced.ran, replaced.wanted, replaced.because) == ("full", "auto", "short context")
+    assert replaced.share == 1 and str(replaced) == "full instead of auto: short context"
+
+
 def test_prefix_hits_are_common_prefixes(tmp_path: Path, file: attndb.KvFile) -> None:
     spec = attndb.ModelSpec([file.spec.layers[0]], "float32", b"SmolLM2's layer 0")
     ids = file.tokens

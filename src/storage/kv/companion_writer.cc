@@ -32,13 +32,14 @@ Result<std::unique_ptr<CompanionWriter>> CompanionWriter::Create(
   const ObjectName& name = options.identity.name;
   ATTNDB_CHECK(IsKindName(name.kind) && name.kind != kSegmentKind);
   std::vector<SectionEntry> sections = SectionsOf(options.shape);
-  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<ObjectWriter> object,
-                          ObjectWriter::Create({.file_system = options.file_system,
-                                                .dir = options.dir,
-                                                .name = name,
-                                                .head_bytes = kCompanionHeaderBytes +
-                                                              SectionTableBytes(sections.size()),
-                                                .cancel = options.cancel}));
+  ATTNDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<ObjectWriter> object,
+      ObjectWriter::Create(
+          {.file_system = options.file_system,
+           .dir = options.dir,
+           .name = name,
+           .head_bytes = kCompanionHeaderBytes + SectionTableBytes(sections.size()),
+           .cancel = options.keeps_begun ? nullptr : options.cancel}));
   return std::make_unique<CompanionWriter>(Key(), options, std::move(sections), std::move(object));
 }
 
@@ -51,7 +52,16 @@ Status CompanionWriter::AddPart(std::span<const std::byte> bytes, uint64_t num_r
   ATTNDB_RETURN_IF_ERROR(object_->Align(AlignmentOf(section, previous)));
   section.offset = object_->position();
   ++num_added_;
+  if (num_rows > 0) ++num_filled_;
   return object_->Append(bytes);
+}
+
+Result<WrittenObject> CompanionWriter::FinishBegun(const std::string& kind) {
+  ATTNDB_CHECK(IsKindName(kind) && kind != kSegmentKind);
+  while (num_added_ < sections_.size()) ATTNDB_RETURN_IF_ERROR(AddPart({}, 0));
+  identity_.name.kind = kind;
+  object_->NameAs(kind);
+  return Finish();
 }
 
 Result<WrittenObject> CompanionWriter::Finish() {

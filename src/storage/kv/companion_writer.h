@@ -43,6 +43,8 @@ struct CompanionWriteOptions {
   CompanionIdentity identity;
   CompanionShape shape;
   const std::atomic<bool>* cancel = nullptr;  // True stops with kCancelled; may be null.
+  // Only callers look at `cancel`, between two heads: what was added can still be kept.
+  bool keeps_begun = false;
 };
 
 class CompanionWriter {
@@ -64,14 +66,20 @@ class CompanionWriter {
   // The flag that stops the writer, for callers that take long over a part; may be null.
   const std::atomic<bool>* cancel() const { return cancel_; }
 
+  // Parts that were added and have rows.
+  size_t num_filled() const { return num_filled_; }
+
   // Returns when the object is durable. REQUIRES: all parts were added.
   Result<WrittenObject> Finish();
+  // The same for an object of another kind that ends here: parts that were not added are empty.
+  Result<WrittenObject> FinishBegun(const std::string& kind);
 
  private:
-  const CompanionIdentity identity_;
+  CompanionIdentity identity_;
   const std::atomic<bool>* const cancel_;
   std::vector<SectionEntry> sections_;
   size_t num_added_ = 0;
+  size_t num_filled_ = 0;
   const std::unique_ptr<ObjectWriter> object_;
 };
 

@@ -29,7 +29,7 @@ void AppendGranuleCrcs(std::span<const std::byte> data, std::vector<uint32_t>* c
 
 }  // namespace
 
-ObjectWriter::ObjectWriter(Key, const Options& options) : options_(options) {}
+ObjectWriter::ObjectWriter(Key, const Options& options) : options_(options), name_(options.name) {}
 
 Result<std::unique_ptr<ObjectWriter>> ObjectWriter::Create(const Options& options) {
   ATTNDB_CHECK(options.head_bytes % kGranuleBytes == 0);
@@ -61,7 +61,7 @@ std::string ObjectWriter::TemporaryPath(ObjectFile file) const {
 }
 
 std::string ObjectWriter::FinalPath(ObjectFile file) const {
-  return JoinPath(options_.dir, FileNameOf(options_.name, file));
+  return JoinPath(options_.dir, FileNameOf(name_, file));
 }
 
 Status ObjectWriter::CheckCancelled() const {
@@ -110,7 +110,7 @@ Result<WrittenObject> ObjectWriter::Finish(std::span<const std::byte> head) {
   ATTNDB_RETURN_IF_ERROR(data_file_->Sync());
   ATTNDB_RETURN_IF_ERROR(data_file_->Close());
 
-  Manifest manifest{.name = options_.name, .object_bytes = flushed_bytes_, .granule_crcs = {}};
+  Manifest manifest{.name = name_, .object_bytes = flushed_bytes_, .granule_crcs = {}};
   AppendGranuleCrcs(head, &manifest.granule_crcs);
   manifest.granule_crcs.insert(manifest.granule_crcs.end(), granule_crcs_.begin(),
                                granule_crcs_.end());

@@ -60,6 +60,9 @@ class ObjectWriter {
   // Appends zeros up to the next multiple of `alignment`, a power of two.
   Status Align(uint64_t alignment);
 
+  // Gives the object another kind. REQUIRES: Finish was not called.
+  void NameAs(const std::string& kind) { name_.kind = kind; }
+
   // Writes the head and publishes the object. REQUIRES: head.size() == head_bytes; no error before.
   Result<WrittenObject> Finish(std::span<const std::byte> head);
 
@@ -73,6 +76,7 @@ class ObjectWriter {
   std::string FinalPath(ObjectFile file) const;
 
   const Options options_;
+  ObjectName name_;  // Name that the object gets; its temporary files have that of options_.
   AlignedBuffer buffer_;
   uint64_t num_buffered_ = 0;
   uint64_t flushed_bytes_ = 0;
