@@ -307,9 +307,12 @@ class LlamaEngine {
 
   // Text to ids. `add_special`: the model's begin-of-text token if it wants one; `parse_special`:
   // text like "<|im_end|>" becomes the control token (never for text that a user gave).
+  // Words and runs of spaces of more than 4,095 characters are cut, and numbers of more than 1,023
+  // digits, which changes their ids: text_cuts.h.
   // Memory: a few times a piece of the text, and the ids.
-  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (more than 1 GiB);
-  //         kResourceExhausted (memory); kCancelled (by limits.progress).
+  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (more than 1 GiB; such a
+  //         word with `parse_special`); kResourceExhausted (memory); kCancelled (by
+  //         limits.progress).
   Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
                                         const TokenizeLimits& limits = {}) const;
   // Ids to text. Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
