@@ -94,6 +94,9 @@ struct EngineOptions {
   RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
+  // Called while Open reads and hashes the model's files, which takes minutes for the largest;
+  // false stops it with kCancelled. May be null.
+  std::function<bool()> keep_going;
 };
 
 // What the model file says about itself.
@@ -278,6 +281,8 @@ struct CheckReport {
 
 struct CheckOptions {
   bool measure_spread = false;
+  // Called after each batch of plain llama.cpp; false stops with kCancelled. May be null.
+  std::function<bool()> keep_going;
 };
 
 // Options of a context of plain llama.cpp: no hook, its own KV cache.
@@ -292,7 +297,8 @@ class LlamaEngine {
  public:
   // Loads `model`: the path of a GGUF file, or "smollm2" (see model_file.h for where it is sought).
   // Errors: kNotFound (with what to run); kInvalidArgument (not a GGUF; an option); kUnsupported
-  //         (the graph has something that attndb can't honour); kIoError; kResourceExhausted.
+  //         (the graph has something that attndb can't honour); kIoError; kResourceExhausted;
+  //         kCancelled (by keep_going).
   static Result<LlamaEngine> Open(const std::string& model, const EngineOptions& options = {});
 
   LlamaEngine(LlamaEngine&&) noexcept;
@@ -399,6 +405,8 @@ class LlamaEngine {
   uint64_t EmbedderBytes(uint64_t max_tokens) const;
 
   // Judges greedy tokens `generated` after `prompt` by plain llama.cpp on the whole prompt.
+  // Errors: kInvalidArgument (an id); kResourceExhausted (its KV cache); kCancelled (by
+  //         keep_going).
   Result<CheckReport> CheckAgainstPlain(std::span<const TokenId> prompt,
                                         std::span<const TokenId> generated,
                                         const CheckOptions& options = {}) const;
