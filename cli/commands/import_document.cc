@@ -16,6 +16,7 @@
 #include "cli/common/prefill_speed.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
+#include "cli/common/text_kind.h"
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
@@ -88,7 +89,9 @@ class ModelDocumentImport : public DocumentImport {
                              const ImportTarget& common) {
     ImportTarget target = common;
     ATTNDB_RETURN_IF_ERROR(target.Resolve(file.name));
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file.path));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const std::string text,
+        ReadText(file.path, "attndb import - --name " + ShellWord(target.name())));
     if (text.empty()) return Status::InvalidArgument("'" + file.path + "' is empty");
     if (!env->server().empty()) {
       const StoreOptions& options = target.options();
