@@ -26,6 +26,28 @@ namespace {
 
 using llama::LlamaEngine;
 
+Json ToJson(const std::vector<SkippedFile>& skipped) {
+  Json list = Json::array();
+  for (const SkippedFile& file : skipped) {
+    list.push_back(JsonObject({{"file", file.path}, {"reason", file.reason}}));
+  }
+  return list;
+}
+
+// The first of them by name.
+void NoteSkippedFiles(Environment* env, const std::vector<SkippedFile>& skipped) {
+  constexpr size_t kMostLines = 20;
+  if (skipped.empty()) return;
+  std::string text = "left out what is no text: " + Counted(skipped.size(), "file");
+  for (size_t i = 0; i < std::min(skipped.size(), kMostLines); ++i) {
+    text += "\n  " + skipped[i].path + ": " + skipped[i].reason;
+  }
+  if (skipped.size() > kMostLines) {
+    text += "\n  and " + FormatCount(skipped.size() - kMostLines) + " more: --json has all";
+  }
+  env->Note(text);
+}
+
 class ModelDocumentImport : public DocumentImport {
  public:
   void AddFlags(Flags* flags) override {
@@ -48,41 +70,78 @@ class ModelDocumentImport : public DocumentImport {
                        const ImportTarget& target) override {
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const ImportSources sources, FindImportSources(arguments));
-    if (sources.num_skipped > 0) {
-      env->Note("left out what is no text: " + Counted(sources.num_skipped, "file"));
-    }
+    NoteSkippedFiles(env, sources.skipped);
+    if (sources.files.empty()) return NothingToImport(env, sources);
     if (!sources.is_list) return ImportOne(env, sources.files.front(), target);
     if (!target.name().empty()) {
       return Status::InvalidArgument("--name names one context, found " +
                                      FormatCount(sources.files.size()) + " files");
     }
-    return ImportAll(env, sources.files, target);
+    return ImportAll(env, sources, target);
   }
 
  private:
+  // Counts the files of a list by what has become of them.
+  struct Tally {
+    size_t num_done = 0;
+    size_t num_failed = 0;
+    bool is_interrupted = false;  // The file that was under way counts as one that is left.
+    ExitCode code = ExitCode::kOk;
+  };
+
+  static Result<ExitCode> NothingToImport(Environment* env, const ImportSources& sources) {
+    env->PrintJson({{"imports", Json::array()}, {"skipped", ToJson(sources.skipped)}});
+    env->Warn("nothing to import: " +
+              (sources.skipped.size() == 1
+                   ? std::string("the one file is no text")
+                   : "none of " + FormatCount(sources.skipped.size()) + " files is a text"));
+    return ExitCode::kNoText;
+  }
+
   // Each of them, whatever becomes of the others.
-  Result<ExitCode> ImportAll(Environment* env, const std::vector<ImportSource>& files,
+  Result<ExitCode> ImportAll(Environment* env, const ImportSources& sources,
                              const ImportTarget& target) {
     const double start_seconds = MonotonicSeconds();
     env->BeginList();
-    ExitCode code = ExitCode::kOk;
-    size_t num_failed = 0;
-    for (const ImportSource& file : files) {
+    Tally tally;
+    for (const ImportSource& file : sources.files) {
+      tally.is_interrupted = Interrupted();
+      if (tally.is_interrupted) break;
       const Result<ExitCode> done = ImportOne(env, file, target);
-      if (done.ok()) continue;
-      if (is_unable_) return done;
-      ++num_failed;
-      const ExitCode failed = env->NoteFailure(file.path, done.status());
-      if (code == ExitCode::kOk) code = failed;
-      if (done.status().code() != StatusCode::kCancelled) continue;
-      code = ExitCode::kInterrupted;
-      break;
+      if (!done.ok() && is_unable_) return done;
+      Count(env, file, done, &tally);
+      if (tally.is_interrupted) break;
     }
-    const double seconds = MonotonicSeconds() - start_seconds;
-    env->EndList("imports", {{"num_failed", num_failed}, {"seconds", seconds}});
-    env->Print((dry_run_ ? "looked at " : "imported ") + FormatCount(files.size() - num_failed) +
-               " of " + FormatCount(files.size()) + " files in " + FormatSeconds(seconds) + "\n");
-    return code;
+    if (tally.is_interrupted) tally.code = ExitCode::kInterrupted;
+    PrintTally(env, sources, tally, MonotonicSeconds() - start_seconds);
+    return tally.code;
+  }
+
+  static void Count(Environment* env, const ImportSource& file, const Result<ExitCode>& done,
+                    Tally* tally) {
+    if (done.ok()) {
+      ++tally->num_done;
+      return;
+    }
+    const ExitCode failed = env->NoteFailure(file.path, done.status());
+    tally->is_interrupted = done.status().code() == StatusCode::kCancelled;
+    if (tally->is_interrupted) return;
+    ++tally->num_failed;
+    if (tally->code == ExitCode::kOk) tally->code = failed;
+  }
+
+  void PrintTally(Environment* env, const ImportSources& sources, const Tally& tally,
+                  double seconds) const {
+    const size_t num_left = sources.files.size() - tally.num_done - tally.num_failed;
+    Json rest = JsonObject({{"num_done", tally.num_done},
+                            {"num_failed", tally.num_failed},
+                            {"num_left", num_left},
+                            {"seconds", seconds}});
+    if (!sources.skipped.empty()) rest["skipped"] = ToJson(sources.skipped);
+    env->EndList("imports", rest);
+    env->Print((dry_run_ ? "looked at " : "imported ") + FormatCount(tally.num_done) + " of " +
+               Counted(sources.files.size(), "file") + " in " + FormatSeconds(seconds) +
+               (num_left > 0 ? "; left: " + FormatCount(num_left) : "") + "\n");
   }
 
   Result<ExitCode> ImportOne(Environment* env, const ImportSource& file,

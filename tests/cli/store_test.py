@@ -13,8 +13,8 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, OTHER_MODEL, READ_ONLY,
-                      USAGE, another_model)
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, NO_TEXT, OTHER_MODEL,
+                      READ_ONLY, USAGE, another_model)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -466,12 +466,30 @@ class ImportTest(StoreCase):
         self.assertEqual([line.split(":")[0] for line in done.out.splitlines()[:3]],
                          ["imported 'a'", "imported 'may/b'", "imported 'c'"])
         self.assertIn("imported 3 of 3 files in", done.out)
-        self.assertIn("left out what is no text: 1 file", done.err)
+        self.assertIn("left out what is no text: 1 file\n", done.err)
+        self.assertIn("/notes/x.bin: it has a byte 0, at byte 0\n", done.err)
         again = self.run_json("import", self.dir / "notes", "--raw")
         self.assertEqual([one["already_imported"] for one in again["imports"]], [True, True])
+        self.assertEqual((again["num_done"], again["num_failed"], again["num_left"]), (2, 0, 0))
+        self.assertEqual([pathlib.Path(one["file"]).name for one in again["skipped"]], ["x.bin"])
         self.assert_fails(USAGE, "import", self.dir / "c.txt", self.dir / "notes" / "may",
                           "--name", "n", says=["2 files"])
         self.assert_fails(NOT_FOUND, "import", f"{self.dir}/*.rst", says=["no file fits"])
+
+    def test_a_folder_without_texts_has_an_exit_code_of_its_own(self):
+        folder = self.dir / "scans"
+        folder.mkdir()
+        (folder / "a.pdf").write_bytes(b"%PDF-1.7")
+        (folder / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+        done = self.run_any("import", folder)
+        self.assertEqual(done.code, NO_TEXT, done)
+        self.assertIn("a.pdf: it is a PDF document\n", done.err)
+        self.assertIn("attndb: warning: nothing to import: none of 2 files is a text", done.err)
+        done = self.run_any("import", folder, "--json")
+        self.assertEqual(done.code, NO_TEXT, done)
+        self.assertEqual(done.json()["imports"], [])
+        self.assertEqual([one["reason"] for one in done.json()["skipped"]],
+                         ["it is a PDF document", "it is a PNG image"])
 
     def test_one_file_that_fails_leaves_the_others(self):
         (self.dir / "good.txt").write_text("Nothing is wrong with this.")
