@@ -260,6 +260,22 @@ class InterruptTest(CliCase):
         done = self.run_ok(*command)
         self.assertRegex(done.out, r"\nimported 18 of 18 files in [^;]*\n$")
 
+    def test_an_interrupted_import_in_parts_goes_on_with_its_part(self):
+        command = ("import", self.path, "--split", "--part-tokens", 1500, "--raw", "--checkpoint",
+                   CHECKPOINT)
+        process = self.start(*command)
+        self.wait_for_checkpoint(process, is_there=self.has_checkpoint)
+        self.interrupt(process)
+        out, err = process.communicate(timeout=WAIT)
+        self.assertEqual(process.returncode, INTERRUPTED, err)
+        self.assertRegex(err.decode(), r"part \d of \d: interrupted at")
+        self.assertIn(b"imported 0 of 1 file in", out)
+        done = self.run_ok(*command)
+        self.assertIn("'ships.1' to 'ships.", done.err)
+        names = sorted(context["name"] for context in self.contexts())
+        self.assertEqual("".join(self.run_ok("cat", name).out for name in names),
+                         self.path.read_text())
+
     def test_a_stdin_that_is_closed_is_no_text(self):
         self.run_ok("import", "-", "--name", "s", stdin="Ships come and go.")
         for words in ("import - --name closed", "chat -c s", "ask -c s", "append s -"):

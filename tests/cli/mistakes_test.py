@@ -79,6 +79,7 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["import", "{dir}/paper.pdf"], USAGE, "paper.pdf' is a PDF document, expected a text; try: "
      "pdftotext .*paper.pdf - . attndb import - --name paper"),
     (["import", "{dir}/zeros.txt"], USAGE, "zeros.txt' has a byte 0, at byte 2, expected a text"),
+    (["import", "{dir}/a.txt", "--part-tokens", "100"], USAGE, "--part-tokens goes with --split"),
     (["import", "{dir}/model.gguf"], USAGE, "model.gguf' is a GGUF model, expected a text"),
     (["import", "{dir}/kv.safetensors"], USAGE, "safetensors file, expected a text.*--safetensors"),
     (["import", "{dir}/huge.txt"], USAGE, "huge.txt' has more than 1 GiB, expected a text of less"),

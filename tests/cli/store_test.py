@@ -491,6 +491,42 @@ class ImportTest(StoreCase):
         self.assertEqual([one["reason"] for one in done.json()["skipped"]],
                          ["it is a PDF document", "it is a PNG image"])
 
+    def test_a_text_is_split_at_its_headings(self):
+        sections = [f"# Harbour {i}\n\n" + f"Boat {i} lies in harbour {i}, says its master. " * 12 +
+                    "\n\n" for i in range(1, 6)]
+        sections[3] += "The spare key of the boat house hangs behind the red door.\n"
+        path = self.write("harbours.md", "".join(sections))
+        command = ("import", path, "--split", "--part-tokens", 300, "--raw")
+        would = self.run_json(*command, "--dry-run")["imports"]
+        done = self.run_ok(*command)
+        parts = [name for name in self.names() if name.startswith("harbours")]
+        self.assertEqual(parts, [f"harbours.{i}" for i in range(1, len(would) + 1)])
+        self.assertGreater(len(parts), 2)
+        self.assertIn(f"is in {len(parts)} parts: 'harbours.1' to '{parts[-1]}'", done.err)
+        texts = [self.run_ok("cat", part).out for part in parts]
+        self.assertEqual("".join(texts), "".join(sections))
+        for text in texts:
+            self.assertTrue(text.startswith("# Harbour "), text)
+        for context in self.run_json("ls", "harbours.*")["contexts"]:
+            self.assertLessEqual(context["num_tokens"], 300)
+        again = self.run_json(*command)["imports"]
+        self.assertEqual([one["already_imported"] for one in again], [True] * len(parts))
+        # Each part is found by itself.
+        found = self.run_json("find", "Where does the spare key of the boat house hang?")
+        best = found["passages"][0]["context"]
+        self.assertIn("spare key", texts[parts.index(best)])
+        asked = self.run_json("ask", "--find", 1, "Where does the spare key hang?",
+                              "--max-tokens", 5)
+        self.assertIn(asked["context"], parts)
+        # A shorter text leaves a part behind.
+        pathlib.Path(path).write_text("".join(sections[:-2]))
+        shorter = self.run_ok(*command, "--replace")
+        self.assertRegex(shorter.err, r"'harbours\.\d' is there as well.*'attndb rm harbours")
+
+    def test_a_text_that_fits_is_not_split(self):
+        self.run_ok("import", "-", "--name", "short", "--split", stdin="A short text.")
+        self.assertIn("short", self.names())
+
     def test_one_file_that_fails_leaves_the_others(self):
         (self.dir / "good.txt").write_text("Nothing is wrong with this.")
         (self.dir / "bad.txt").write_bytes(b"caf\xe9")
