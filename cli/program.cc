@@ -1,9 +1,11 @@
 #include "cli/program.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -147,6 +149,17 @@ ExitCode ParseAndRun(const Program& program, const std::vector<std::string>& arg
   return RunCommand(program, commands[line.command_idx].get(), std::move(options));
 }
 
+// A program that was started with one of descriptors 0 to 2 closed ("<&-" in a shell) would get it
+// for a file of its own: reads of stdin would wait for that, and messages be written to it. Opened
+// the wrong way round, reads and writes fail as on a closed one.
+void HoldStandardFiles() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest that is free: those below are open. Children are to have it, too.
+    (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 // Whether stdout is a pipe that nobody reads any more, as behind `| head`.
 bool IsReaderGone() {
   pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
@@ -165,6 +178,7 @@ ExitCode Main(const Program& program, int argc, char** argv) {
 }  // namespace
 
 int RunProgram(const Program& program, int argc, char** argv) {
+  HoldStandardFiles();
   try {
     return static_cast<int>(Main(program, argc, argv));
   } catch (const std::exception& error) {  // Out of memory, or a bug: never a core dump for a user.

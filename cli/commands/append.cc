@@ -11,6 +11,7 @@
 #include "cli/common/import_target.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/text_input.h"
+#include "cli/common/text_kind.h"
 #include "cli/common/trained_length.h"
 #include "engines/llama/stored_text.h"
 
@@ -32,7 +33,8 @@ class AppendCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
+    ATTNDB_ASSIGN_OR_RETURN(const std::string text,
+                            ReadText(file_, "attndb append " + ShellWord(context_) + " -"));
     if (text.empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
     if (!env->server().empty()) {
       return ImportThroughServer(env, {.name = context_, .text = text, .append = true});

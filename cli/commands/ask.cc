@@ -19,6 +19,7 @@
 #include "cli/common/text_input.h"
 #include "cli/common/thread_text.h"
 #include "cli/common/token_ranges.h"
+#include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -80,6 +81,7 @@ class AskCommand : public Command {
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, contexts_));
+    ATTNDB_RETURN_IF_ERROR(CheckQuestion(engine, question));
     std::vector<std::string> contexts = contexts_;
     if (find_ > 0) {
       ATTNDB_ASSIGN_OR_RETURN(contexts, BestContexts(env, &engine, db, question, contexts_, find_));
@@ -101,7 +103,9 @@ class AskCommand : public Command {
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                               TokensToCheck(engine, answer.generation));
-      ATTNDB_ASSIGN_OR_RETURN(check, engine.CheckAgainstPlain(start->prompt, tokens));
+      ATTNDB_ASSIGN_OR_RETURN(
+          check, engine.CheckAgainstPlain(start->prompt, tokens,
+                                          {.keep_going = [] { return !Interrupted(); }}));
       env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));

@@ -16,6 +16,7 @@
 #include "cli/common/overflow_flags.h"
 #include "cli/common/plan_flag.h"
 #include "cli/common/talk.h"
+#include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
 
@@ -80,6 +81,7 @@ class Dialogue {
 
   // One question, its answer, and both stored. Errors: kCancelled: nothing of the turn is kept.
   Result<Answer> Turn(const std::string& question) {
+    ATTNDB_RETURN_IF_ERROR(CheckQuestion(*engine_, question));
     ATTNDB_ASSIGN_OR_RETURN(const auto turn, QuestionTokens(*engine_, layout_, question));
     std::vector<TokenId> rest = turn;
     const double start_seconds = MonotonicSeconds();

@@ -11,6 +11,7 @@ std::vector<CommandEntry> ContextCommands() {
        "attndb import handbook.txt\n"
        "attndb import handbook.txt --name manual --ttl 7d\n"
        "attndb import notes 'papers/*.md' --dry-run\n"
+       "attndb import encyclopedia.txt --split\n"
        "cat notes.md | attndb import - --name notes --replace\n"
        "attndb import --safetensors manual.safetensors",
        MakeImport},

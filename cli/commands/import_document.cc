@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/client/server_commands.h"
@@ -16,6 +17,8 @@
 #include "cli/common/prefill_speed.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
+#include "cli/common/text_kind.h"
+#include "cli/common/text_parts.h"
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
@@ -25,6 +28,28 @@ namespace {
 
 using llama::LlamaEngine;
 
+Json ToJson(const std::vector<SkippedFile>& skipped) {
+  Json list = Json::array();
+  for (const SkippedFile& file : skipped) {
+    list.push_back(JsonObject({{"file", file.path}, {"reason", file.reason}}));
+  }
+  return list;
+}
+
+// The first of them by name.
+void NoteSkippedFiles(Environment* env, const std::vector<SkippedFile>& skipped) {
+  constexpr size_t kMostLines = 20;
+  if (skipped.empty()) return;
+  std::string text = "left out what is no text: " + Counted(skipped.size(), "file");
+  for (size_t i = 0; i < std::min(skipped.size(), kMostLines); ++i) {
+    text += "\n  " + skipped[i].path + ": " + skipped[i].reason;
+  }
+  if (skipped.size() > kMostLines) {
+    text += "\n  and " + FormatCount(skipped.size() - kMostLines) + " more: --json has all";
+  }
+  env->Note(text);
+}
+
 class ModelDocumentImport : public DocumentImport {
  public:
   void AddFlags(Flags* flags) override {
@@ -33,6 +58,12 @@ class ModelDocumentImport : public DocumentImport {
     flags->Add({"--raw", "", "Store the text alone, without the model's chat template"}, &raw_);
     flags->Add({"--dry-run", "", "Say what it would take and store nothing: tokens, bytes, time"},
                &dry_run_);
+    flags->Add({"--split", "",
+                "Import a text that is longer than the model in parts: NAME.1, NAME.2, ..."},
+               &split_);
+    flags->Add({"--part-tokens", "N",
+                "With --split: tokens of a part at most (default: 7/8 of the model's length)"},
+               &part_tokens_, uint64_t{64}, uint64_t{1'000'000'000});
     flags->Add({"--kv-dtype", "TYPE", "Stored K and V: f16 (default), bf16 or f32"}, &kv_dtype_);
     flags->Add({"--unrotated-keys", "",
                 "Store keys as they were before RoPE and turn them in each call: for comparison"},
@@ -46,49 +77,91 @@ class ModelDocumentImport : public DocumentImport {
   Result<ExitCode> Run(Environment* env, const std::vector<std::string>& arguments,
                        const ImportTarget& target) override {
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const ImportSources sources, FindImportSources(arguments));
-    if (sources.num_skipped > 0) {
-      env->Note("left out what is no text: " + Counted(sources.num_skipped, "file"));
+    if (part_tokens_ > 0 && !split_) {
+      return Status::InvalidArgument("--part-tokens goes with --split");
     }
-    if (!sources.is_list) return ImportOne(env, sources.files.front(), target);
-    if (!target.name().empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(const ImportSources sources, FindImportSources(arguments));
+    NoteSkippedFiles(env, sources.skipped);
+    if (sources.files.empty()) return NothingToImport(env, sources);
+    if (!sources.is_list && !split_) return ImportOne(env, sources.files.front(), target);
+    if (sources.is_list && !target.name().empty()) {
       return Status::InvalidArgument("--name names one context, found " +
                                      FormatCount(sources.files.size()) + " files");
     }
-    return ImportAll(env, sources.files, target);
+    return ImportAll(env, sources, target);
   }
 
  private:
+  // Counts the files of a list by what has become of them.
+  struct Tally {
+    size_t num_done = 0;
+    size_t num_failed = 0;
+    bool is_interrupted = false;  // The file that was under way counts as one that is left.
+    ExitCode code = ExitCode::kOk;
+  };
+
+  static Result<ExitCode> NothingToImport(Environment* env, const ImportSources& sources) {
+    env->PrintJson({{"imports", Json::array()}, {"skipped", ToJson(sources.skipped)}});
+    env->Warn("nothing to import: " +
+              (sources.skipped.size() == 1
+                   ? std::string("the one file is no text")
+                   : "none of " + FormatCount(sources.skipped.size()) + " files is a text"));
+    return ExitCode::kNoText;
+  }
+
   // Each of them, whatever becomes of the others.
-  Result<ExitCode> ImportAll(Environment* env, const std::vector<ImportSource>& files,
+  Result<ExitCode> ImportAll(Environment* env, const ImportSources& sources,
                              const ImportTarget& target) {
     const double start_seconds = MonotonicSeconds();
     env->BeginList();
-    ExitCode code = ExitCode::kOk;
-    size_t num_failed = 0;
-    for (const ImportSource& file : files) {
+    Tally tally;
+    for (const ImportSource& file : sources.files) {
+      tally.is_interrupted = Interrupted();
+      if (tally.is_interrupted) break;
       const Result<ExitCode> done = ImportOne(env, file, target);
-      if (done.ok()) continue;
-      if (is_unable_) return done;
-      ++num_failed;
-      const ExitCode failed = env->NoteFailure(file.path, done.status());
-      if (code == ExitCode::kOk) code = failed;
-      if (done.status().code() != StatusCode::kCancelled) continue;
-      code = ExitCode::kInterrupted;
-      break;
+      if (!done.ok() && is_unable_) return done;
+      Count(env, file, done, &tally);
+      if (tally.is_interrupted) break;
     }
-    const double seconds = MonotonicSeconds() - start_seconds;
-    env->EndList("imports", {{"num_failed", num_failed}, {"seconds", seconds}});
-    env->Print((dry_run_ ? "looked at " : "imported ") + FormatCount(files.size() - num_failed) +
-               " of " + FormatCount(files.size()) + " files in " + FormatSeconds(seconds) + "\n");
-    return code;
+    if (tally.is_interrupted) tally.code = ExitCode::kInterrupted;
+    PrintTally(env, sources, tally, MonotonicSeconds() - start_seconds);
+    return tally.code;
+  }
+
+  static void Count(Environment* env, const ImportSource& file, const Result<ExitCode>& done,
+                    Tally* tally) {
+    if (done.ok()) {
+      ++tally->num_done;
+      return;
+    }
+    const ExitCode failed = env->NoteFailure(file.path, done.status());
+    tally->is_interrupted = done.status().code() == StatusCode::kCancelled;
+    if (tally->is_interrupted) return;
+    ++tally->num_failed;
+    if (tally->code == ExitCode::kOk) tally->code = failed;
+  }
+
+  void PrintTally(Environment* env, const ImportSources& sources, const Tally& tally,
+                  double seconds) const {
+    const size_t num_left = sources.files.size() - tally.num_done - tally.num_failed;
+    Json rest = JsonObject({{"num_done", tally.num_done},
+                            {"num_failed", tally.num_failed},
+                            {"num_left", num_left},
+                            {"seconds", seconds}});
+    if (!sources.skipped.empty()) rest["skipped"] = ToJson(sources.skipped);
+    env->EndList("imports", rest);
+    env->Print((dry_run_ ? "looked at " : "imported ") + FormatCount(tally.num_done) + " of " +
+               Counted(sources.files.size(), "file") + " in " + FormatSeconds(seconds) +
+               (num_left > 0 ? "; left: " + FormatCount(num_left) : "") + "\n");
   }
 
   Result<ExitCode> ImportOne(Environment* env, const ImportSource& file,
                              const ImportTarget& common) {
     ImportTarget target = common;
     ATTNDB_RETURN_IF_ERROR(target.Resolve(file.name));
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file.path));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const std::string text,
+        ReadText(file.path, "attndb import - --name " + ShellWord(target.name())));
     if (text.empty()) return Status::InvalidArgument("'" + file.path + "' is empty");
     if (!env->server().empty()) {
       const StoreOptions& options = target.options();
@@ -103,13 +176,89 @@ class ModelDocumentImport : public DocumentImport {
     }
     // The model and the text first: what is refused must not leave a store behind.
     ATTNDB_RETURN_IF_ERROR(OpenModel(env));
+    const std::string what = file.path == "-" ? "the text" : "'" + file.path + "'";
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(env, *engine_, text));
+    if (split_ && tokens.size() > MostWhole()) return ImportParts(env, target, what, text);
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
-                                              file.path == "-" ? "the text" : "'" + file.path + "'",
-                                              tokens.size()));
+                                              what, tokens.size(), /*can_split=*/!split_));
+    return ImportTokens(env, target, tokens);
+  }
+
+  Result<ExitCode> ImportTokens(Environment* env, const ImportTarget& target,
+                                const std::vector<TokenId>& tokens) {
     if (dry_run_) return DryRun(env, *engine_, tokens, target, Room());
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
     return Store(env, target, tokens);
+  }
+
+  // Tokens of a text that is not split.
+  uint64_t MostWhole() const {
+    const uint64_t most = engine_->info().max_context;
+    return std::min(most == 0 ? UINT64_MAX : most, part_tokens_ == 0 ? UINT64_MAX : part_tokens_);
+  }
+
+  // Tokens of a part. The model's length has room behind it, for a question and its answer.
+  uint64_t MostOfPart() const {
+    constexpr uint64_t kLeastRoom = 512;
+    const uint64_t most = MostWhole();
+    if (part_tokens_ > 0) return most;
+    return most - std::min(most / 2, std::max(most / 8, kLeastRoom));
+  }
+
+  // NAME.1, NAME.2, ...: each is a document of its own.
+  Result<ExitCode> ImportParts(Environment* env, const ImportTarget& target,
+                               const std::string& what, const std::string& text) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string_view> parts, PartsOfText(what, text));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      ATTNDB_ASSIGN_OR_RETURN(const ImportTarget part,
+                              target.Named(target.name() + "." + std::to_string(i + 1)));
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                              TokensOf(env, *engine_, std::string(parts[i])));
+      const Result<ExitCode> done = ImportTokens(env, part, tokens);
+      if (!done.ok()) {
+        return done.status().WithContext("part " + FormatCount(i + 1) + " of " +
+                                         FormatCount(parts.size()));
+      }
+    }
+    env->Note(what + " is in " + FormatCount(parts.size()) + " parts: '" + target.name() +
+              ".1' to '" + target.name() + "." + std::to_string(parts.size()) + "'");
+    return dry_run_ ? Result<ExitCode>(ExitCode::kOk) : NoteOtherParts(env, target, parts.size());
+  }
+
+  Result<std::vector<std::string_view>> PartsOfText(const std::string& what,
+                                                    const std::string& text) const {
+    // The template and the system message are in each of them. A few tokens more, since ids may
+    // change where the template and the text meet.
+    constexpr uint64_t kSlack = 8;
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> around,
+                            DocumentTokens(*engine_, raw_, system_, "", {}));
+    const uint64_t num_around = around.size() + kSlack;
+    if (num_around >= MostOfPart()) {
+      return Status::InvalidArgument("parts of " + Counted(MostOfPart(), "token") +
+                                     " have no room for " + what + ": the template takes " +
+                                     FormatCount(num_around));
+    }
+    return PartsOf(text, MostOfPart() - num_around,
+                   [this](std::string_view piece) -> Result<uint64_t> {
+                     if (Interrupted()) return Status::Cancelled("interrupted while it was split");
+                     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                                             engine_->Tokenize(piece, false, false));
+                     return tokens.size();
+                   });
+  }
+
+  // An earlier import of the text, when it was longer or whole, has left what is found as well.
+  Result<ExitCode> NoteOtherParts(Environment* env, const ImportTarget& target,
+                                  size_t num_parts) const {
+    for (const std::string& name :
+         {target.name(), target.name() + "." + std::to_string(num_parts + 1)}) {
+      const Result<ContextInfo> other = db_->Describe(name);
+      if (other.status().code() == StatusCode::kNotFound) continue;
+      ATTNDB_RETURN_IF_ERROR(other.status());
+      env->Note("'" + name + "' is there as well, and none of these parts: 'attndb rm " + name +
+                "' removes it");
+    }
+    return ExitCode::kOk;
   }
 
   Result<ExitCode> Store(Environment* env, const ImportTarget& target,
@@ -192,6 +341,8 @@ class ModelDocumentImport : public DocumentImport {
   std::string system_;
   bool raw_ = false;
   bool dry_run_ = false;
+  bool split_ = false;
+  uint64_t part_tokens_ = 0;  // 0: what the model's length gives.
   DType kv_dtype_ = DType::kFloat16;
   bool unrotated_keys_ = false;
   uint64_t checkpoint_tokens_ = 4096;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/common/context_text.h"
+#include "cli/common/interrupt.h"
 #include "cli/common/rope_scaling.h"
 
 namespace attndb::cli {
@@ -126,7 +127,9 @@ Result<llama::LlamaEngine> ModelFlags::OpenFor(Environment* env, const ContextIn
 
 Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, const std::string& model,
                                             const llama::EngineOptions& options) const {
-  Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model, options);
+  llama::EngineOptions stoppable = options;
+  stoppable.keep_going = [] { return !Interrupted(); };
+  Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model, stoppable);
   if (engine.ok()) return engine;
   const StatusCode code = engine.status().code();
   if (code != StatusCode::kNotFound && code != StatusCode::kInvalidArgument) return engine;

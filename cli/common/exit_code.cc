@@ -5,7 +5,7 @@
 namespace attndb::cli {
 namespace {
 
-constexpr std::array<ExitCodeText, 13> kExitCodes = {{
+constexpr std::array<ExitCodeText, 14> kExitCodes = {{
     {ExitCode::kOk, "ok", "done"},
     {ExitCode::kError, "error", "error of the operating system, or a bug of ours"},
     {ExitCode::kUsage, "usage", "the command line, or a file that it names, is wrong"},
@@ -19,6 +19,7 @@ constexpr std::array<ExitCodeText, 13> kExitCodes = {{
     {ExitCode::kUnsupported, "unsupported",
      "a model, format or feature that this build can't honour"},
     {ExitCode::kOtherModel, "other model", "the context was made by another model; both are named"},
+    {ExitCode::kNoText, "no text", "the folders that import was given hold files, and no text"},
     {ExitCode::kInterrupted, "interrupted", "interrupted; what was done is stored"},
 }};
 

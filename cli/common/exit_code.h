@@ -27,6 +27,7 @@ enum class ExitCode : uint8_t {
   kReadOnly = 9,       // The store can't be written to.
   kUnsupported = 10,   // A model, format or feature that this build can't honour.
   kOtherModel = 11,    // The context was made by another model.
+  kNoText = 12,        // import of folders that hold files, and no text.
   kInterrupted = 130,  // SIGINT or SIGTERM; what was done is stored.
 };
 

@@ -30,6 +30,7 @@ TEST(ExitCodeTest, NumbersAreAContract) {
     EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), number) << StatusCodeName(status);
   }
   EXPECT_EQ(static_cast<int>(ExitCode::kCheckDiffers), 7);
+  EXPECT_EQ(static_cast<int>(ExitCode::kNoText), 12);
 }
 
 TEST(ExitCodeTest, CodesAreKnownByTheirNames) {

@@ -3,13 +3,13 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
+#include "cli/common/interrupt.h"
 #include "cli/common/text_input.h"
 
 namespace attndb::cli {
@@ -17,52 +17,61 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kLookBytes = 65536;  // That tell what a file is.
+
 // A file, and its path from the folder that was named.
 struct FoundFile {
   std::string path;
   std::string relative;
 };
 
-// Whether the file begins like a text: with UTF-8, and no byte 0.
-bool BeginsLikeText(const std::string& path) {
-  std::FILE* const file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return true;  // Reading it says why not.
-  std::array<char, 16384> bytes;
-  const std::string_view begin(bytes.data(), std::fread(bytes.data(), 1, bytes.size(), file));
+// Why the file is left out; empty: it begins like a text, or reading it says why not.
+std::string ReasonToSkip(const fs::directory_entry& entry) {
+  std::error_code error;
+  const bool is_link = entry.is_symlink(error);
+  if (is_link && !entry.exists(error)) return "it is a link to nothing";
+  if (is_link && entry.is_directory(error)) return "it is a link to a folder";
+  if (!entry.is_regular_file(error)) return "it is no file of data";
+  std::FILE* const file = std::fopen(entry.path().c_str(), "rb");
+  if (file == nullptr) return "";
+  std::string begin(kLookBytes, '\0');
+  begin.resize(std::fread(begin.data(), 1, begin.size(), file));
   std::fclose(file);
-  if (begin.empty() || begin.find('\0') != std::string_view::npos) return false;
-  // The last character may be cut.
-  for (size_t cut = 0; cut < std::min<size_t>(begin.size(), 4); ++cut) {
-    if (CheckUtf8(begin.substr(0, begin.size() - cut), "it").ok()) return true;
-  }
-  return false;
+  return ReasonForNoText(begin, begin.size() < kLookBytes);
 }
 
 bool IsHidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-Status WalkFolder(const std::string& folder, std::vector<FoundFile>* found, uint64_t* num_skipped) {
+Status WalkFolder(const std::string& folder, std::vector<FoundFile>* found,
+                  std::vector<SkippedFile>* skipped) {
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, error);
   const fs::recursive_directory_iterator end;
   std::vector<FoundFile> files;
+  std::vector<SkippedFile> others;
   for (; !error && entry != end; entry.increment(error)) {
+    if (Interrupted()) return Status::Cancelled("interrupted while '" + folder + "' was read");
     if (IsHidden(entry->path())) {
       entry.disable_recursion_pending();
       continue;
     }
     std::error_code ignored;
-    if (!entry->is_regular_file(ignored)) continue;
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) continue;
     const std::string path = entry->path().string();
-    if (BeginsLikeText(path)) {
-      files.push_back({path, entry->path().lexically_relative(folder).string()});
+    if (std::string reason = ReasonToSkip(*entry); !reason.empty()) {
+      others.push_back({path, std::move(reason)});
     } else {
-      ++*num_skipped;
+      files.push_back({path, entry->path().lexically_relative(folder).string()});
     }
   }
   if (error) return Status::IoError("cannot read '" + folder + "': " + error.message());
-  if (files.empty()) return Status::InvalidArgument("'" + folder + "' is a folder without texts");
+  if (files.empty() && others.empty()) {
+    return Status::InvalidArgument("'" + folder + "' is a folder without files");
+  }
   std::ranges::sort(files, {}, &FoundFile::relative);
+  std::ranges::sort(others, {}, &SkippedFile::path);
   found->insert(found->end(), files.begin(), files.end());
+  skipped->insert(skipped->end(), others.begin(), others.end());
   return Status::Ok();
 }
 
@@ -127,7 +136,7 @@ Result<ImportSources> FindImportSources(const std::vector<std::string>& argument
         continue;
       }
       sources.is_list = true;
-      ATTNDB_RETURN_IF_ERROR(WalkFolder(path, &found, &sources.num_skipped));
+      ATTNDB_RETURN_IF_ERROR(WalkFolder(path, &found, &sources.skipped));
     }
   }
   ATTNDB_ASSIGN_OR_RETURN(sources.files, Named(found));

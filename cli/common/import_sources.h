@@ -2,13 +2,12 @@
 //
 // Trust:   hostile: folders are walked without following links, and a file in one is taken if it
 //          begins like a text.
-// Errors:  kNotFound (no file fits a pattern); kInvalidArgument (a folder without texts; two files
-//          of one name); kIoError.
+// Errors:  kNotFound (no file fits a pattern); kInvalidArgument (a folder without files; two files
+//          of one name); kIoError; kCancelled after a signal.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_IMPORT_SOURCES_H_
 #define ATTNDB_CLI_COMMON_IMPORT_SOURCES_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,10 +20,18 @@ struct ImportSource {
   std::string name;  // What its context is called; empty for stdin.
 };
 
+// A file of a folder that is no text.
+struct SkippedFile {
+  std::string path;
+  std::string reason;  // "it is a PNG image".
+};
+
 struct ImportSources {
-  std::vector<ImportSource> files;  // Those of a folder or a pattern in the order of their names.
-  uint64_t num_skipped = 0;         // Files of folders that are no texts.
-  bool is_list = false;             // More than one file was meant, even if only one was found.
+  // Files of a folder or a pattern are in the order of their names. Empty: folders were named, and
+  // all of their files were skipped.
+  std::vector<ImportSource> files;
+  std::vector<SkippedFile> skipped;
+  bool is_list = false;  // More than one file was meant, even if only one was found.
 };
 
 // `arguments`: paths, "-", or patterns of the shell's (glob(7)). A file in a folder is called by

@@ -27,7 +27,7 @@ class ImportSourcesTest : public ::testing::Test {
     Write("notes/plan.txt", "D");
     Write("notes/plan.md", "E");
     Write("notes/.hidden", "F");
-    Write("notes/picture.png", std::string("\x89PNG\0", 5));
+    Write("notes/picture.png", std::string("\x89PNG\r\n\x1A\n\0", 9));
     Write("notes/empty.txt", "");
   }
 
@@ -57,9 +57,30 @@ TEST_F(ImportSourcesTest, AFileIsCalledByItsName) {
 TEST_F(ImportSourcesTest, AFolderGivesTheTextsBelowIt) {
   const ImportSources all = *FindImportSources({folder_ + "/notes"});
   EXPECT_THAT(Names(all), ElementsAre("May/яблоко", "plan.md", "plan.txt"));
-  EXPECT_EQ(all.num_skipped, 2U);
+  ASSERT_EQ(all.skipped.size(), 2U);
+  EXPECT_EQ(all.skipped[0].path, folder_ + "/notes/empty.txt");
+  EXPECT_EQ(all.skipped[0].reason, "it is empty");
+  EXPECT_EQ(all.skipped[1].path, folder_ + "/notes/picture.png");
+  EXPECT_EQ(all.skipped[1].reason, "it is a PNG image");
   EXPECT_TRUE(all.is_list);
   EXPECT_EQ(FindImportSources({folder_ + "/notes/May/.."})->files.size(), 3U);
+}
+
+TEST_F(ImportSourcesTest, AFolderSaysOfEachFileWhyItIsLeftOut) {
+  std::filesystem::create_directories(folder_ + "/pictures/below");
+  Write("pictures/below/a.gz", "\x1F\x8B\x08");
+  Write("pictures/b.txt", "caf\xE9");
+  std::filesystem::create_symlink("none", folder_ + "/pictures/c");
+  std::filesystem::create_directory_symlink("../notes", folder_ + "/pictures/d");
+  const ImportSources sources = *FindImportSources({folder_ + "/pictures"});
+  EXPECT_TRUE(sources.files.empty());
+  std::vector<std::string> reasons;
+  for (const SkippedFile& file : sources.skipped) reasons.push_back(file.reason);
+  EXPECT_THAT(reasons, ElementsAre("it is not UTF-8 at byte 3, it looks like latin1",
+                                   "it is compressed by gzip", "it is a link to nothing",
+                                   "it is a link to a folder"));
+  // A folder with texts beside it.
+  EXPECT_EQ(FindImportSources({folder_ + "/pictures", folder_ + "/notes"})->files.size(), 3U);
 }
 
 TEST_F(ImportSourcesTest, APatternGivesTheFilesThatFit) {

@@ -52,6 +52,13 @@ Status ImportTarget::Resolve(const std::string& default_name) {
   return Status();
 }
 
+Result<ImportTarget> ImportTarget::Named(const std::string& name) const {
+  ATTNDB_RETURN_IF_ERROR(CheckContextName(name));
+  ImportTarget target = *this;
+  target.options_.name = name;
+  return target;
+}
+
 Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, const ModelSpec& spec,
                                                               std::span<const TokenId> tokens,
                                                               int64_t first_position,

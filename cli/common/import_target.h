@@ -26,6 +26,9 @@ class ImportTarget {
   // Reads the flags; a context without a name gets `default_name`.
   Status Resolve(const std::string& default_name);
 
+  // The same for a context of another name. REQUIRES: Resolve succeeded.
+  Result<ImportTarget> Named(const std::string& name) const;
+
   // Before Resolve, what --name says.
   const std::string& name() const { return options_.name; }
   // REQUIRES: Resolve succeeded.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cli/common/context_text.h"
+#include "cli/common/interrupt.h"
 #include "cli/common/temp_dir.h"
 #include "engines/llama/find_heads.h"
 #include "engines/llama/find_question.h"
@@ -16,16 +17,19 @@ using llama::RankedHead;
 Result<std::vector<FindHead>> FindingHeads(Environment* env, LlamaEngine* engine) {
   std::optional<TempDir> dir;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<RankedHead> ranked,
-                          llama::FindHeads(engine, [&]() -> Result<DB> {
-                            env->Note(
-                                "finding out which heads of the model look things up; they "
-                                "are kept");
-                            ATTNDB_ASSIGN_OR_RETURN(TempDir made, TempDir::Create(""));
-                            dir.emplace(std::move(made));
-                            DBOptions options = Environment::Brief();
-                            options.query_sample = 0;
-                            return DB::Open(dir->path() + "/store", options);
-                          }));
+                          llama::FindHeads(
+                              engine,
+                              [&]() -> Result<DB> {
+                                env->Note(
+                                    "finding out which heads of the model look things up; they "
+                                    "are kept");
+                                ATTNDB_ASSIGN_OR_RETURN(TempDir made, TempDir::Create(""));
+                                dir.emplace(std::move(made));
+                                DBOptions options = Environment::Brief();
+                                options.query_sample = 0;
+                                return DB::Open(dir->path() + "/store", options);
+                              },
+                              [] { return !Interrupted(); }));
   std::vector<FindHead> heads;
   for (const RankedHead& head : ranked) heads.push_back(head.head);
   return heads;
@@ -69,8 +73,9 @@ Result<std::vector<std::string>> BestContexts(Environment* env, LlamaEngine* eng
                                               const std::vector<std::string>& among,
                                               uint32_t count) {
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, FindingHeads(env, engine));
-  ATTNDB_ASSIGN_OR_RETURN(const llama::FindQuestion asked,
-                          llama::FindQuestion::Run(engine, db, question, heads));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const llama::FindQuestion asked,
+      llama::FindQuestion::Run(engine, db, question, heads, [] { return !Interrupted(); }));
   FindOptions options;
   options.limit = 10'000;  // Passages: far more than contexts are asked for.
   options.contexts = among;

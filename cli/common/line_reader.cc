@@ -47,6 +47,7 @@ class PlainLines : public LineReader {
       if (!WaitToRead(file_)) return Status::Cancelled("interrupted");
       const ssize_t num_bytes = read(file_, buffer.data(), buffer.size());
       if (num_bytes < 0 && errno == EINTR) continue;
+      if (num_bytes < 0 && errno == EBADF) return ClosedStdin();
       if (num_bytes < 0) {
         return Status::IoError(std::string("cannot read a line: ") + std::strerror(errno));
       }

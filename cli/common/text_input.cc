@@ -14,6 +14,7 @@
 #include "attndb/context_name.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
+#include "cli/common/text_kind.h"
 
 namespace attndb::cli {
 namespace {
@@ -27,20 +28,43 @@ Status TooLong(const std::string& name) {
   return Status::InvalidArgument(name + " has more than 1 GiB, expected a text of less");
 }
 
-// `num_expected`: the bytes that a file has, if it is known.
-Result<std::string> ReadAll(std::FILE* file, const std::string& name, uint64_t num_expected) {
+// A file that is read, and the names that a message has for it.
+struct TextSource {
+  std::FILE* file;
+  std::string name;    // "'a.pdf'".
+  std::string path;    // "-": stdin.
+  std::string reader;  // As ReadText's.
+};
+
+Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& source);
+
+// `num_expected`: the bytes that a file has, if it is known. Its beginning is judged before the
+// rest is read.
+Result<std::string> ReadAll(const TextSource& source, uint64_t num_expected) {
   std::string text;
   text.reserve(num_expected);
   std::array<char, 65536> buffer;
-  while (WaitToRead(fileno(file))) {
-    const ssize_t num_bytes = read(fileno(file), buffer.data(), buffer.size());
+  bool is_judged = false;
+  while (WaitToRead(fileno(source.file))) {
+    const ssize_t num_bytes = read(fileno(source.file), buffer.data(), buffer.size());
     if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes < 0) return Status::IoError("cannot read " + name + ": " + std::strerror(errno));
+    if (num_bytes < 0 && errno == EBADF && source.file == stdin) return ClosedStdin();
+    if (num_bytes < 0) {
+      return Status::IoError("cannot read " + source.name + ": " + std::strerror(errno));
+    }
     if (num_bytes == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(num_bytes));
-    if (text.size() > kMaxTextBytes) return TooLong(name);
+    if (!is_judged && text.size() >= buffer.size()) {
+      ATTNDB_RETURN_IF_ERROR(CheckIsText(text, /*is_whole=*/false, source));
+      is_judged = true;
+    }
+    if (text.size() > kMaxTextBytes) return TooLong(source.name);
   }
-  return Status::Cancelled("interrupted while " + name + " was read");
+  return Status::Cancelled("interrupted while " + source.name + " was read");
+}
+
+bool IsHeadOfSafetensors(std::string_view head) {
+  return head.size() > 8 && head.substr(6, 3) == std::string_view("\0\0{", 3);
 }
 
 // Bytes of the character that `text` begins with: 0 if that is no UTF-8 (RFC 3629: the shortest
@@ -61,50 +85,116 @@ size_t CharacterBytes(std::string_view text) {
   return is_long || is_none ? 0 : length;
 }
 
-bool IsHeadOfSafetensors(std::string_view head) {
-  return head.size() > 8 && head.substr(6, 3) == std::string_view("\0\0{", 3);
+// "; try: pdftotext a.pdf - | attndb import - --name a": what to do about a file that is no text.
+std::string HelpOf(std::string_view command, const TextSource& source) {
+  if (command.empty()) return "";
+  const std::string pipe = source.reader.empty() ? "" : " | " + source.reader;
+  return "; try: " + CommandFor(command, source.path) + pipe;
 }
 
-// Files that people take for texts, by their first bytes.
-Status CheckKind(std::string_view text, const std::string& name) {
-  if (text.starts_with("GGUF")) {
-    return Status::InvalidArgument(name +
+// Where `text` is no UTF-8, or has a byte 0; text.size(): nowhere. The last character may be cut
+// unless `is_whole`.
+size_t FirstWrongByte(std::string_view text, bool is_whole) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = CharacterBytes(text.substr(at));
+    const bool may_be_cut = !is_whole && text.size() - at < 4 && text[at] != '\0';
+    if (length == 0 && may_be_cut) return text.size();
+    if (length == 0 || text[at] == '\0') return at;
+    at += length;
+  }
+  return text.size();
+}
+
+// Says why bytes are no text, and which command helps.
+struct NoText {
+  std::string reason;  // "is a PDF document"
+  std::string command;
+};
+NoText WhyNoText(std::string_view bytes, size_t wrong_byte) {
+  if (const FileKind* const kind = KindOfFile(bytes)) {
+    return {"is " + std::string(kind->name), std::string(kind->command)};
+  }
+  const bool is_zero = bytes[wrong_byte] == '\0';
+  const std::string reason =
+      (is_zero ? "has a byte 0, at byte " : "is not UTF-8 at byte ") + std::to_string(wrong_byte);
+  const std::string encoding(GuessEncoding(bytes));
+  if (!encoding.empty()) {
+    return {reason + ", it looks like " + encoding, "iconv -f " + encoding + " -t UTF-8 FILE"};
+  }
+  // It may be UTF-8 with a few bytes that are none.
+  return {reason, is_zero ? "tr -d '\\000' <FILE" : "iconv -c -f UTF-8 -t UTF-8 FILE"};
+}
+
+Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& source) {
+  const size_t wrong_byte = FirstWrongByte(bytes, is_whole);
+  const FileKind* const kind = KindOfFile(bytes);
+  if (wrong_byte == bytes.size() && (kind == nullptr || !kind->is_never_text)) return Status::Ok();
+  if (bytes.starts_with("GGUF")) {
+    return Status::InvalidArgument(source.name +
                                    " is a GGUF model, expected a text; --model names models");
   }
-  if (IsHeadOfSafetensors(text)) {
-    return Status::InvalidArgument(name +
+  if (IsHeadOfSafetensors(bytes)) {
+    return Status::InvalidArgument(source.name +
                                    " is a safetensors file, expected a text; 'attndb import "
                                    "--safetensors FILE' takes stored K and V");
   }
-  return Status::Ok();
+  const NoText why = WhyNoText(bytes, wrong_byte);
+  return Status::InvalidArgument(source.name + " " + why.reason + ", expected a text" +
+                                 HelpOf(why.command, source));
 }
 
-Result<std::string> ReadChecked(std::FILE* file, const std::string& name,
-                                uint64_t num_expected = 0) {
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadAll(file, name, num_expected));
-  ATTNDB_RETURN_IF_ERROR(CheckKind(text, name));
-  ATTNDB_RETURN_IF_ERROR(CheckUtf8(text, name));
+Result<std::string> ReadChecked(const TextSource& source, uint64_t num_expected = 0) {
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadAll(source, num_expected));
+  ATTNDB_RETURN_IF_ERROR(CheckIsText(text, /*is_whole=*/true, source));
   return text;
+}
+
+// A file that is too long for a text: what it is, if that is known.
+Status TooLongToRead(const TextSource& source) {
+  std::string head(65536, '\0');
+  head.resize(std::fread(head.data(), 1, head.size(), source.file));
+  if (KindOfFile(head) == nullptr) return TooLong(source.name);
+  const Status status = CheckIsText(head, /*is_whole=*/false, source);
+  return status.ok() ? TooLong(source.name) : status;
 }
 
 }  // namespace
 
-Result<std::string> ReadText(const std::string& path) {
-  if (path == "-") return ReadChecked(stdin, "the text on stdin");
+Status ClosedStdin() { return Status::InvalidArgument("stdin is closed, expected a text on it"); }
+
+Result<std::string> ReadText(const std::string& path, const std::string& reader) {
+  if (path == "-") {
+    return ReadChecked(
+        {.file = stdin, .name = "the text on stdin", .path = path, .reader = reader});
+  }
+  const std::string name = "'" + path + "'";
   const UniqueFile file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {
-    const std::string message = "cannot open '" + path + "': " + std::strerror(errno);
+    // A pipe that nobody writes to is waited for.
+    if (errno == EINTR && Interrupted()) {
+      return Status::Cancelled("interrupted while " + name + " was opened");
+    }
+    const std::string message = "cannot open " + name + ": " + std::strerror(errno);
     return errno == ENOENT ? Status::NotFound(message) : Status::IoError(message);
   }
   struct stat info = {};
   const bool is_known = fstat(fileno(file.get()), &info) == 0;
   if (is_known && S_ISDIR(info.st_mode)) {
-    return Status::InvalidArgument("'" + path + "' is a folder; expected a text file");
+    return Status::InvalidArgument(name + " is a folder; expected a text file");
   }
-  if (!is_known || !S_ISREG(info.st_mode)) return ReadChecked(file.get(), "'" + path + "'");
+  const TextSource source = {.file = file.get(), .name = name, .path = path, .reader = reader};
+  if (!is_known || !S_ISREG(info.st_mode)) return ReadChecked(source);
   const auto num_bytes = static_cast<uint64_t>(info.st_size);
-  if (num_bytes > kMaxTextBytes) return TooLong("'" + path + "'");
-  return ReadChecked(file.get(), "'" + path + "'", num_bytes);
+  if (num_bytes > kMaxTextBytes) return TooLongToRead(source);
+  return ReadChecked(source, num_bytes);
+}
+
+std::string ReasonForNoText(std::string_view begin, bool is_whole) {
+  if (begin.empty()) return "it is empty";
+  const FileKind* const kind = KindOfFile(begin);
+  const size_t wrong_byte = FirstWrongByte(begin, is_whole);
+  if (wrong_byte < begin.size()) return "it " + WhyNoText(begin, wrong_byte).reason;
+  return kind != nullptr && kind->is_never_text ? "it is " + std::string(kind->name) : "";
 }
 
 Status CheckUtf8(std::string_view text, const std::string& name) {

@@ -32,7 +32,7 @@ TEST(TextInputTest, AFileIsReadWholeWithAllItsBytes) {
   const TempDir dir = *TempDir::Create("");
   const std::string path = dir.path() + "/text_input_test.txt";
   std::string text(200'000, 'a');
-  text[100] = '\0';
+  text[100] = '\x01';
   text.replace(150'000, 2, "\xC3\xBC");
   text.replace(65'535, 3, "\xE2\x82\xAC");  // Over the end of a buffer.
   std::ofstream(path, std::ios::binary) << text;
@@ -63,17 +63,49 @@ TEST(TextInputTest, WhatIsNotUtf8IsRefusedAtItsByte) {
   }
 }
 
-TEST(TextInputTest, FilesOfOtherKindsAreNamed) {
+TEST(TextInputTest, FilesOfOtherKindsAreNamedWithTheCommandThatHelps) {
   const TempDir dir = *TempDir::Create("");
-  const std::string path = dir.path() + "/text_input_test.bin";
+  const std::string path = dir.path() + "/a b.bin";
   const auto message_of = [&path](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return ReadText(path).status().message();
+    return ReadText(path, "attndb import - --name a_b").status().message();
   };
+  const std::string name = "'" + path + "'";
+  EXPECT_EQ(message_of("%PDF-1.7\n\xE2\xE3"),
+            name + " is a PDF document, expected a text; try: pdftotext " + name +
+                " - | attndb import - --name a_b");
+  EXPECT_EQ(message_of("%PDF-1.7\n"), message_of("%PDF-1.7\n\xE2\xE3"));  // All ASCII, too.
+  EXPECT_EQ(message_of("gr\xFC\xDF"
+                       "e an alle"),
+            name +
+                " is not UTF-8 at byte 2, it looks like latin1, expected a text; try: iconv -f "
+                "latin1 -t UTF-8 " +
+                name + " | attndb import - --name a_b");
+  EXPECT_EQ(message_of(std::string("a\0\0b", 4)),
+            name + " has a byte 0, at byte 1, expected a text; try: tr -d '\\000' <" + name +
+                " | attndb import - --name a_b");
+  EXPECT_NE(message_of(std::string("h\0i\0 \0", 6)).find("iconv -f UTF-16LE"), std::string::npos);
+  EXPECT_EQ(ReadText(path).status().message(),
+            name +
+                " has a byte 0, at byte 1, it looks like UTF-16LE, expected a text; try: iconv "
+                "-f UTF-16LE -t UTF-8 " +
+                name);
   EXPECT_NE(message_of("GGUF\x03").find("is a GGUF model"), std::string::npos);
   EXPECT_NE(message_of(std::string("\x40\0\0\0\0\0\0\0{\"a\":1}", 15)).find("safetensors"),
             std::string::npos);
   EXPECT_EQ(message_of("{\"a\": 1}"), "");
+}
+
+TEST(TextInputTest, ReasonsAreGivenByTheFirstBytes) {
+  EXPECT_EQ(ReasonForNoText("a text", true), "");
+  EXPECT_EQ(ReasonForNoText("", true), "it is empty");
+  EXPECT_EQ(ReasonForNoText("\x89PNG\r\n\x1A\n", true), "it is a PNG image");
+  EXPECT_EQ(ReasonForNoText("%PDF-1.4 all in ASCII", true), "it is a PDF document");
+  EXPECT_EQ(ReasonForNoText("caf\xE9", true), "it is not UTF-8 at byte 3, it looks like latin1");
+  // A character that is cut where the file goes on is none that is wrong.
+  EXPECT_EQ(ReasonForNoText("caf\xC3", false), "");
+  EXPECT_NE(ReasonForNoText("caf\xC3", true), "");
+  EXPECT_NE(ReasonForNoText(std::string_view("a\0", 2), false), "");
 }
 
 TEST(TextInputTest, AHugeFileIsRefusedUnread) {
@@ -82,6 +114,9 @@ TEST(TextInputTest, AHugeFileIsRefusedUnread) {
   std::ofstream(path).close();
   std::filesystem::resize_file(path, kMaxTextBytes + 1);  // Sparse.
   EXPECT_NE(ReadText(path).status().message().find("more than 1 GiB"), std::string::npos);
+  std::ofstream(path, std::ios::binary) << "\x89PNG\r\n\x1A\n";
+  std::filesystem::resize_file(path, kMaxTextBytes + 1);
+  EXPECT_NE(ReadText(path).status().message().find("is a PNG image"), std::string::npos);
 }
 
 TEST(TextInputTest, AnEmptyQuestionIsNotSoughtOnStdin) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "cli/common/interrupt.h"
 #include "cli/common/rope_scaling.h"
@@ -42,7 +43,7 @@ llama::TokenizeLimits TextLimits(const llama::ModelInfo& info) {
 
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
                           const RopeScaling& scaling, const std::string& document,
-                          uint64_t num_tokens) {
+                          uint64_t num_tokens, bool can_split) {
   if (info.max_context == 0 || num_tokens <= info.max_context) return Status();
   const bool scaled = scaling.kind != RopeScalingKind::kModel;
   const uint64_t most = MostCounted(info);
@@ -56,10 +57,25 @@ Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
                FormatCount(info.max_context);
   }
   const std::optional<uint64_t> factor = SufficientFactor(info, num_tokens);
-  return env->WithAdvice(
-      Status::InvalidArgument(std::move(message)),
-      factor ? "give --rope-scaling yarn:" + std::to_string(*factor) + ", or a shorter document"
-             : "give a shorter document");
+  std::string advice = can_split ? "--split imports it in parts that 'attndb find' looks through; "
+                                   "or give "
+                                 : "give ";
+  if (factor) advice += "--rope-scaling yarn:" + std::to_string(*factor) + ", or ";
+  return env->WithAdvice(Status::InvalidArgument(std::move(message)),
+                         advice + "a shorter document");
+}
+
+Status CheckQuestion(const llama::LlamaEngine& engine, std::string_view question) {
+  constexpr size_t kShortBytes = 65536;  // Take no time, and have not so many tokens.
+  if (question.size() <= kShortBytes) return Status();
+  const llama::TokenizeLimits limits = TextLimits(engine.info());
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> tokens,
+      engine.Tokenize(question, /*add_special=*/false, /*parse_special=*/false, limits));
+  if (tokens.size() <= limits.max_tokens) return Status();
+  return Status::InvalidArgument("the question has more than " +
+                                 Counted(limits.max_tokens, "token") +
+                                 ", which no scaling of the model reaches");
 }
 
 }  // namespace attndb::cli

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "attndb/result.h"
 #include "cli/environment.h"
@@ -26,10 +27,14 @@ uint64_t MostCounted(const llama::ModelInfo& info);
 llama::TokenizeLimits TextLimits(const llama::ModelInfo& info);
 
 // Errors: kInvalidArgument: `document` has more tokens than the model, stretched by `scaling`, was
-//         trained on. The advice is the scaling that suffices.
+//         trained on. The advice is the scaling that suffices, and --split if `can_split`.
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
                           const llama::RopeScaling& scaling, const std::string& document,
-                          uint64_t num_tokens);
+                          uint64_t num_tokens, bool can_split = false);
+
+// Errors: kInvalidArgument: the question has more tokens than MostCounted; kCancelled after a
+//         signal.
+Status CheckQuestion(const llama::LlamaEngine& engine, std::string_view question);
 
 }  // namespace attndb::cli
 

@@ -45,6 +45,13 @@ TEST_F(TrainedLengthTest, ALongerDocumentIsRefusedWithTheFactorThatSuffices) {
   EXPECT_EQ(env_.advice(), "give a shorter document");
 }
 
+TEST_F(TrainedLengthTest, ATextThatCanBeSplitComesWithThatAdvice) {
+  EXPECT_FALSE(CheckTrainedLength(&env_, info_, {}, "notes.txt", 8193, /*can_split=*/true).ok());
+  EXPECT_EQ(env_.advice(),
+            "--split imports it in parts that 'attndb find' looks through; or give --rope-scaling "
+            "yarn:2, or a shorter document");
+}
+
 TEST_F(TrainedLengthTest, AScalingThatIsTooSmallIsNamed) {
   EXPECT_EQ(Check(32984, "yarn:2").message(),
             "notes.txt has 32,984 tokens, but Small was trained on 8,192, which --rope-scaling "

@@ -14,13 +14,15 @@ constexpr uint32_t kCellPad = 256;
 // Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
 // and runs beside it.
 Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId> prompt,
-               std::span<const TokenId> generated, CheckReport* report) {
+               std::span<const TokenId> generated, const PlainContext::KeepGoing& keep_going,
+               CheckReport* report) {
   const Clock::time_point start = Clock::now();
-  ATTNDB_RETURN_IF_ERROR(plain.Run(prompt));
+  ATTNDB_RETURN_IF_ERROR(plain.Run(prompt, nullptr, keep_going));
   report->plain_prefill_ms = MillisecondsSince(start);
   report->plain_ms = report->plain_prefill_ms;
-  if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(prompt));
+  if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(prompt, nullptr, keep_going));
   for (size_t i = 0; i < generated.size(); ++i) {
+    if (keep_going && !keep_going()) return Status::Cancelled("the comparison was stopped");
     ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, plain.Logits());
     const TokenId best = ArgMax(logits);
     const TokenId rival = best != generated[i] ? generated[i] : RunnerUp(logits, best);
@@ -65,7 +67,8 @@ Result<CheckReport> LlamaEngine::CheckAgainstPlain(std::span<const TokenId> prom
       no_flash.flash_attention = false;
       ATTNDB_ASSIGN_OR_RETURN(other, OpenPlain(no_flash));
     }
-    ATTNDB_RETURN_IF_ERROR(Compare(*plain, other.get(), prompt, generated, &report));
+    ATTNDB_RETURN_IF_ERROR(
+        Compare(*plain, other.get(), prompt, generated, check.keep_going, &report));
     if (spread || report.equal()) return report;
   }
 }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -85,6 +86,37 @@ TEST_P(EngineFailureTest, AMemoryLimitEndsThePassWithItsStatus) {
   EXPECT_EQ(held % 64, 0u) << "whole ubatches stay";
   ATTNDB_ASSERT_OK(session.Crop(64));
   ExpectHealthy(session, std::span(ids).first(64));
+}
+
+// Gives a function that says no at its call number `num_calls` + 1, and from then on.
+std::function<bool()> StopsAfter(int num_calls) {
+  return [left = num_calls]() mutable { return left-- > 0; };
+}
+
+TEST_P(EngineFailureTest, OpenStopsAtEachPlaceWhereItIsTold) {
+  EngineOptions options = TinyOptions(GetParam());
+  int num_calls = 0;
+  for (;; ++num_calls) {
+    options.cache_dir = directory_.File("cache" + std::to_string(num_calls));  // Hashes anew.
+    options.keep_going = StopsAfter(num_calls);
+    const Result<LlamaEngine> engine = LlamaEngine::Open(TinyModel("qwen2"), options);
+    if (engine.ok()) break;
+    EXPECT_THAT(engine, FailsWith(StatusCode::kCancelled, HasSubstr("qwen2")));
+  }
+  EXPECT_GE(num_calls, 2);  // While weights are loaded, and while they are hashed.
+}
+
+TEST_P(EngineFailureTest, AComparisonStopsAtEachPlaceWhereItIsTold) {
+  const std::vector<TokenId> ids = Ids(1100);  // Three batches of plain llama.cpp.
+  const std::vector<TokenId> generated = {1, 2};
+  int num_calls = 0;
+  for (;; ++num_calls) {
+    const auto report = engine().CheckAgainstPlain(
+        ids, generated, {.measure_spread = true, .keep_going = StopsAfter(num_calls)});
+    if (report.ok()) break;
+    EXPECT_THAT(report, FailsWith(StatusCode::kCancelled, HasSubstr("stopped")));
+  }
+  EXPECT_EQ(num_calls, 2 * 2 + 2);
 }
 
 // In a batch each session has a status of its own: one whose store has no memory left ends alone.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -105,7 +106,17 @@ Status LlamaEngine::Impl::LoadModel() {
   params.devices = no_devices;
   params.n_gpu_layers = 0;
   params.load_mode = options.map_weights ? LLAMA_LOAD_MODE_AUTO : LLAMA_LOAD_MODE_NONE;
+  bool is_stopped = false;
+  std::function<bool()> goes_on = [&] {
+    is_stopped = is_stopped || (options.keep_going && !options.keep_going());
+    return !is_stopped;
+  };
+  params.progress_callback = [](float /*share*/, void* data) {
+    return (*static_cast<std::function<bool()>*>(data))();
+  };
+  params.progress_callback_user_data = &goes_on;
   model_.reset(llama_model_load_from_file(info.path.c_str(), params));
+  if (is_stopped) return Status::Cancelled("stopped while '" + info.path + "' was loaded");
   if (model_ == nullptr) {
     return Status::InvalidArgument("llama.cpp can't load '" + info.path +
                                    "': " + LoggedComplaints());
@@ -217,8 +228,9 @@ Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   spec.kv_dtype = options.kv_dtype;
   spec.unrotated_keys = options.unrotated_keys;
   spec.source = SourceOf(info, options.adapters);
-  ATTNDB_ASSIGN_OR_RETURN(spec.fingerprint,
-                          ModelFingerprint(files, options.adapters, options.cache_dir));
+  ATTNDB_ASSIGN_OR_RETURN(
+      spec.fingerprint,
+      ModelFingerprint(files, options.adapters, options.cache_dir, options.keep_going));
   // Weights of one file under the fingerprint of another would be KV that no checksum finds wrong.
   ATTNDB_RETURN_IF_ERROR(CheckUnchanged(as_loaded, files, options.adapters));
   if (Status valid = spec.Validate(); !valid.ok()) {

@@ -26,7 +26,8 @@ struct StoredNeedles {
 };
 
 // Runs the text and stores it. Sentences are tokenized apart, so that it is known where each lies.
-Result<StoredNeedles> StoreNeedles(LlamaEngine* engine, const DB& db) {
+Result<StoredNeedles> StoreNeedles(LlamaEngine* engine, const DB& db,
+                                   const std::function<bool()>& keep_going) {
   StoredNeedles stored;
   stored.needles = MakeNeedles(kNumNeedles, kSeed);
   std::vector<TokenId> tokens;
@@ -44,7 +45,9 @@ Result<StoredNeedles> StoreNeedles(LlamaEngine* engine, const DB& db) {
   }
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
                           db.CreateSession(engine->spec(), tokens, {.reuse = false}));
-  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens));
+  PrefillOptions prefill;
+  if (keep_going) prefill.progress = [&](const PrefillProgress&) { return keep_going(); };
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
   ATTNDB_RETURN_IF_ERROR(db.Store(start.session, tokens).status());
   return stored;
 }
@@ -84,14 +87,16 @@ std::vector<FindHead> AllHeads(const ModelSpec& spec) {
 
 }  // namespace
 
-Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch) {
-  ATTNDB_ASSIGN_OR_RETURN(const StoredNeedles stored, StoreNeedles(engine, scratch));
+Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch,
+                                          const std::function<bool()>& keep_going) {
+  ATTNDB_ASSIGN_OR_RETURN(const StoredNeedles stored, StoreNeedles(engine, scratch, keep_going));
   const std::vector<FindHead> heads = AllHeads(engine->spec());
   std::vector<RankedHead> ranked;
   for (const FindHead& head : heads) ranked.push_back({head, 0});
   for (size_t i = 0; i < stored.needles.size(); ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(const FindQuestion question,
-                            FindQuestion::Run(engine, scratch, stored.needles[i].question, heads));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const FindQuestion question,
+        FindQuestion::Run(engine, scratch, stored.needles[i].question, heads, keep_going));
     ATTNDB_ASSIGN_OR_RETURN(
         const FindResult found,
         scratch.Find(engine->spec(), question.query(), {.limit = UINT32_MAX, .head_scores = true}));
@@ -135,7 +140,8 @@ std::optional<std::vector<RankedHead>> HeadsFromText(const std::string& text,
 }
 
 Result<std::vector<RankedHead>> FindHeads(LlamaEngine* engine,
-                                          const std::function<Result<DB>()>& open_scratch) {
+                                          const std::function<Result<DB>()>& open_scratch,
+                                          const std::function<bool()>& keep_going) {
   const std::string& dir = engine->options().cache_dir;
   std::filesystem::path kept;
   if (!dir.empty()) {
@@ -144,7 +150,7 @@ Result<std::vector<RankedHead>> FindHeads(LlamaEngine* engine,
     if (auto heads = HeadsFromText(ReadKeptFile(kept), engine->spec())) return *std::move(heads);
   }
   ATTNDB_ASSIGN_OR_RETURN(const DB scratch, open_scratch());
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<RankedHead> heads, RankHeads(engine, scratch));
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<RankedHead> heads, RankHeads(engine, scratch, keep_going));
   heads.resize(std::min(heads.size(), kNumFindHeads));
   if (!kept.empty()) KeepFile(kept, ToText(heads));
   return heads;

@@ -33,13 +33,15 @@ struct RankedHead {
 };
 
 // All heads, the best first. `scratch` is a store without contexts; the trial's text is stored
-// there.
-Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch);
+// there. `keep_going` is called now and then; false stops with kCancelled. It may be null.
+Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch,
+                                          const std::function<bool()>& keep_going = nullptr);
 
 // The kNumFindHeads best heads: as they were kept, or else ranked in a store that `open_scratch`
 // opens, and kept.
 Result<std::vector<RankedHead>> FindHeads(LlamaEngine* engine,
-                                          const std::function<Result<DB>()>& open_scratch);
+                                          const std::function<Result<DB>()>& open_scratch,
+                                          const std::function<bool()>& keep_going = nullptr);
 
 // The file's text, and the heads that a text lists; nothing if it is not such a text, or lists
 // heads that the spec does not have. For tests.

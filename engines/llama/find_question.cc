@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "attndb/units.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -43,7 +45,8 @@ void FindQuestion::Keep(LayerId layer, uint64_t first_token, const TensorView& q
 }
 
 Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::string_view question,
-                                       std::span<const FindHead> heads) {
+                                       std::span<const FindHead> heads,
+                                       const std::function<bool()>& keep_going) {
   const ModelSpec& spec = engine->spec();
   for (const FindHead& head : heads) {
     if (head.layer < spec.num_layers() && head.q_head < spec.layers[head.layer].num_q_heads) {
@@ -53,7 +56,15 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
                                    std::to_string(head.q_head) + ": the model has no such head");
   }
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_before, NumTokensBefore(*engine));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, engine->DocumentPrefix("", question));
+  const uint64_t most = engine->info().max_context == 0 ? UINT64_MAX : engine->info().max_context;
+  TokenizeLimits limits = {.max_tokens = most};
+  if (keep_going) limits.progress = [&](uint64_t, uint64_t) { return keep_going(); };
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                          engine->DocumentPrefix("", question, limits));
+  if (tokens.size() > most) {
+    return Status::InvalidArgument("the question has more than " + Counted(most, "token") +
+                                   ", which the model was trained on");
+  }
   if (tokens.size() <= num_before) {
     return Status::InvalidArgument("the question is empty; expected 1 or more tokens");
   }
@@ -67,6 +78,7 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
     kept.Keep(layer, first_token, q);
     return Status();
   };
+  if (keep_going) prefill.progress = [&](const PrefillProgress&) { return keep_going(); };
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
   return kept;
 }

@@ -3,12 +3,14 @@
 // The question stands in the user's message of the model's chat template, as a document does, with
 // nothing stored before it. Only the rows of its own tokens are kept.
 //
-// Errors:  kInvalidArgument (no text); as LlamaEngine::Prefill.
+// Errors:  kInvalidArgument (no text; more tokens than the model is meant for); as
+//          LlamaEngine::Prefill.
 // Threads: as the engine: one thread at a time.
 #ifndef ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
 #define ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,9 +24,11 @@ namespace attndb::llama {
 
 class FindQuestion {
  public:
-  // Runs `question` on a session of `db`, which stores nothing.
+  // Runs `question` on a session of `db`, which stores nothing. `keep_going` is called now and
+  // then; false stops with kCancelled. It may be null.
   static Result<FindQuestion> Run(LlamaEngine* engine, const DB& db, std::string_view question,
-                                  std::span<const FindHead> heads);
+                                  std::span<const FindHead> heads,
+                                  const std::function<bool()>& keep_going = nullptr);
 
   // The question's q, as views into this object.
   FindQuery query() const;

@@ -83,6 +83,13 @@ TEST_F(TinyFindTest, WrongQuestionsAreRefused) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("no such head")));
 }
 
+TEST_F(TinyFindTest, AQuestionStopsWhenItIsTold) {
+  const FindHead head = {0, 0};
+  EXPECT_THAT(
+      FindQuestion::Run(&*engine_, *db_, "Where is the key?", {&head, 1}, [] { return false; }),
+      FailsWith(StatusCode::kCancelled, HasSubstr("stopped")));
+}
+
 // Facts in the words of a person. The last of each pair of a form is there to be mistaken for the
 // first.
 struct WrittenFact {

@@ -58,12 +58,15 @@ class Sha256 {
   bool ok_ = false;
 };
 
-Result<std::string> HashFile(const std::string& path) {
+Result<std::string> HashFile(const std::string& path, const std::function<bool()>& keep_going) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Status::IoError("'" + path + "' can't be opened: " + std::strerror(errno));
   Sha256 sha;
   std::vector<char> buffer(kReadBytes);
   while (file) {
+    if (keep_going && !keep_going()) {
+      return Status::Cancelled("stopped while '" + path + "' was read");
+    }
     file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     sha.Add(buffer.data(), static_cast<size_t>(file.gcount()));
   }
@@ -133,7 +136,8 @@ Result<std::string> TextDigest(std::string_view text) {
   return sha.Hex();
 }
 
-Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir) {
+Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir,
+                              const std::function<bool()>& keep_going) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string identity, FileIdentity(path));
   fs::path kept;
   if (!cache_dir.empty()) {
@@ -145,7 +149,7 @@ Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_
       return DigestInfo{.hex = std::move(*hex), .from_cache = true};
     }
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::string hex, HashFile(path));
+  ATTNDB_ASSIGN_OR_RETURN(std::string hex, HashFile(path, keep_going));
   ATTNDB_ASSIGN_OR_RETURN(const std::string after, FileIdentity(path));
   if (after != identity) return Status::IoError("'" + path + "' changed while it was read");
   if (!kept.empty()) KeepFile(kept, identity + hex + "\n");
@@ -177,15 +181,17 @@ Status CheckUnchanged(const std::string& before, const std::vector<std::string>&
 
 Result<std::string> ModelFingerprint(const std::vector<std::string>& files,
                                      const std::vector<AdapterFile>& adapters,
-                                     const std::string& cache_dir) {
+                                     const std::string& cache_dir,
+                                     const std::function<bool()>& keep_going) {
   std::string list;
   for (const std::string& file : files) {
-    ATTNDB_ASSIGN_OR_RETURN(const DigestInfo digest, FileDigest(file, cache_dir));
+    ATTNDB_ASSIGN_OR_RETURN(const DigestInfo digest, FileDigest(file, cache_dir, keep_going));
     if (files.size() == 1 && adapters.empty()) return "sha256:" + digest.hex;
     list += "model " + digest.hex + "\n";
   }
   for (const AdapterFile& adapter : adapters) {
-    ATTNDB_ASSIGN_OR_RETURN(const DigestInfo digest, FileDigest(adapter.path, cache_dir));
+    ATTNDB_ASSIGN_OR_RETURN(const DigestInfo digest,
+                            FileDigest(adapter.path, cache_dir, keep_going));
     char scale[32];
     std::snprintf(scale, sizeof(scale), "%.9g", static_cast<double>(adapter.scale));
     list += "adapter " + digest.hex + " " + scale + "\n";

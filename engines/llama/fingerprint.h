@@ -12,6 +12,7 @@
 #define ATTNDB_ENGINES_LLAMA_FINGERPRINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,10 @@ struct DigestInfo {
   bool from_cache = false;
 };
 
-// SHA-256 of a file's content. `cache_dir`: empty = no cache.
-Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir);
+// SHA-256 of a file's content. `cache_dir`: empty = no cache. `keep_going`, which may be null, is
+// called for each MiB; false stops with kCancelled.
+Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir,
+                              const std::function<bool()>& keep_going = nullptr);
 
 // The model's files and its adapters, as they are found now: names, times and inodes.
 std::string FilesIdentity(const std::vector<std::string>& files,
@@ -49,7 +52,8 @@ Status CheckUnchanged(const std::string& before, const std::vector<std::string>&
 // digests and the adapters' scales.
 Result<std::string> ModelFingerprint(const std::vector<std::string>& files,
                                      const std::vector<AdapterFile>& adapters,
-                                     const std::string& cache_dir);
+                                     const std::string& cache_dir,
+                                     const std::function<bool()>& keep_going = nullptr);
 
 }  // namespace attndb::llama
 

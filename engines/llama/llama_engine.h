@@ -94,6 +94,9 @@ struct EngineOptions {
   RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
+  // Called while Open reads and hashes the model's files, which takes minutes for the largest;
+  // false stops it with kCancelled. May be null.
+  std::function<bool()> keep_going;
 };
 
 // What the model file says about itself.
@@ -278,6 +281,8 @@ struct CheckReport {
 
 struct CheckOptions {
   bool measure_spread = false;
+  // Called after each batch of plain llama.cpp; false stops with kCancelled. May be null.
+  std::function<bool()> keep_going;
 };
 
 // Options of a context of plain llama.cpp: no hook, its own KV cache.
@@ -292,7 +297,8 @@ class LlamaEngine {
  public:
   // Loads `model`: the path of a GGUF file, or "smollm2" (see model_file.h for where it is sought).
   // Errors: kNotFound (with what to run); kInvalidArgument (not a GGUF; an option); kUnsupported
-  //         (the graph has something that attndb can't honour); kIoError; kResourceExhausted.
+  //         (the graph has something that attndb can't honour); kIoError; kResourceExhausted;
+  //         kCancelled (by keep_going).
   static Result<LlamaEngine> Open(const std::string& model, const EngineOptions& options = {});
 
   LlamaEngine(LlamaEngine&&) noexcept;
@@ -307,9 +313,12 @@ class LlamaEngine {
 
   // Text to ids. `add_special`: the model's begin-of-text token if it wants one; `parse_special`:
   // text like "<|im_end|>" becomes the control token (never for text that a user gave).
+  // Words and runs of spaces of more than 4,095 characters are cut, and numbers of more than 1,023
+  // digits, which changes their ids: text_cuts.h.
   // Memory: a few times a piece of the text, and the ids.
-  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (more than 1 GiB);
-  //         kResourceExhausted (memory); kCancelled (by limits.progress).
+  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (more than 1 GiB; such a
+  //         word with `parse_special`); kResourceExhausted (memory); kCancelled (by
+  //         limits.progress).
   Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
                                         const TokenizeLimits& limits = {}) const;
   // Ids to text. Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
@@ -396,6 +405,8 @@ class LlamaEngine {
   uint64_t EmbedderBytes(uint64_t max_tokens) const;
 
   // Judges greedy tokens `generated` after `prompt` by plain llama.cpp on the whole prompt.
+  // Errors: kInvalidArgument (an id); kResourceExhausted (its KV cache); kCancelled (by
+  //         keep_going).
   Result<CheckReport> CheckAgainstPlain(std::span<const TokenId> prompt,
                                         std::span<const TokenId> generated,
                                         const CheckOptions& options = {}) const;

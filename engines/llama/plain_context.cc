@@ -43,7 +43,8 @@ Result<std::unique_ptr<PlainContext>> PlainContextBuilder::Make(const PlainOptio
 PlainContext::PlainContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PlainContext::~PlainContext() = default;
 
-Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_logits) {
+Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_logits,
+                         const KeepGoing& keep_going) {
   impl_->has_logits = false;
   if (tokens.empty()) return Status::InvalidArgument("no token to run");
   ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(tokens));
@@ -55,6 +56,10 @@ Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_log
   BeginLog();
   const size_t step = on_logits ? kLogitRowsMax : kPlainBatchTokens;
   for (size_t done = 0; done < tokens.size(); done += step) {
+    if (done > 0 && keep_going && !keep_going()) {
+      return Status::Cancelled("plain llama.cpp stopped after " + FormatCount(done) + " of " +
+                               Counted(tokens.size(), "token"));
+    }
     const auto part = tokens.subspan(done, std::min(step, tokens.size() - done));
     ATTNDB_RETURN_IF_ERROR(
         impl_->RunBatch(part, on_logits != nullptr, done + part.size() == tokens.size()));

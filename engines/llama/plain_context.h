@@ -20,14 +20,17 @@ namespace attndb::llama {
 class PlainContext {
  public:
   using OnLogits = std::function<void(uint64_t index, std::span<const float> logits)>;
+  using KeepGoing = std::function<bool()>;
 
   ~PlainContext();
   PlainContext(const PlainContext&) = delete;
   PlainContext& operator=(const PlainContext&) = delete;
 
   // Runs `tokens` after those that it holds. `on_logits`, if any: after every token, with its index
-  // in `tokens`; else only the last token's logits are computed.
-  Status Run(std::span<const TokenId> tokens, const OnLogits& on_logits = nullptr);
+  // in `tokens`; else only the last token's logits are computed. `keep_going`, if any: after every
+  // batch but the last; false stops with kCancelled.
+  Status Run(std::span<const TokenId> tokens, const OnLogits& on_logits = nullptr,
+             const KeepGoing& keep_going = nullptr);
 
   // Logits after the last token of the last Run; valid until the next Run, which overwrites them.
   // Errors: kFailedPrecondition: nothing has run, or the last Run failed.

@@ -1,5 +1,6 @@
 // Goal:   a text that is tokenized in pieces has the ids of one call, whatever the tokenizer; a
-//         tokenizer that can't be cut is not; work stops when it is told to.
+//         tokenizer that can't be cut is not; work stops when it is told to; words without an end
+//         are cut before llama.cpp gets them.
 // Method: SmolLM2's vocabulary under the pre-tokenizers of many models, as one of SentencePiece
 //         with and without a space in front, and with words of several words; random texts and
 //         English, in pieces of a few hundred bytes.
@@ -217,9 +218,10 @@ TEST_F(TextCutsTest, DigitsThatComeInGroupsAreNotCutApart) {
     ASSERT_NE(model, nullptr);
     const llama_vocab* const vocab = llama_model_get_vocab(model.get());
     std::string digits;
-    // No token joins the first thousands of them.
-    for (int i = 0; i < 700; ++i) digits += "4545";
-    for (int i = 0; i < 700; ++i) digits += std::to_string(Below(1'000'000, &random_));
+    // No token joins the first hundreds of them.
+    for (int i = 0; i < 150; ++i) digits += "4545";
+    for (int i = 0; i < 60; ++i) digits += std::to_string(Below(1'000'000, &random_));
+    ASSERT_LT(digits.size(), kMostDigits);
     EXPECT_EQ(ExpectSameIds(vocab, digits, 500), 1U);
     EXPECT_GT(ExpectSameIds(vocab, RandomCsv(&random_, 20'000), 1000), 10U);
   }
@@ -248,9 +250,94 @@ TEST_F(TextCutsTest, WordsOfSeveralWordsAreNotCut) {
 TEST_F(TextCutsTest, ATextWithoutAPlaceIsOnePiece) {
   const ModelPtr model = LoadPre("smollm");
   const llama_vocab* const vocab = llama_model_get_vocab(model.get());
-  EXPECT_EQ(ExpectSameIds(vocab, std::string(5000, 'x'), 100), 1U);
-  EXPECT_EQ(ExpectSameIds(vocab, std::string(5000, '\n'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(vocab, std::string(4000, 'x'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(vocab, std::string(4000, '\n'), 100), 1U);
   EXPECT_EQ(ExpectSameIds(vocab, "", 100), 0U);
+}
+
+TEST_F(TextCutsTest, RunsEndWhereTheExpressionsWouldGoTooDeep) {
+  const auto end = [](const std::string& text) { return EndOfShortRuns(text, 0); };
+  EXPECT_EQ(end(std::string(kMostRunChars, 'x')), kMostRunChars);
+  EXPECT_EQ(end("a b" + std::string(kMostRunChars, 'x')), kMostRunChars + 2);
+  EXPECT_EQ(end(std::string(3, ' ') + std::string(kMostRunChars + 9, '=')), kMostRunChars + 3);
+  EXPECT_EQ(end(std::string(2 * kMostRunChars, '\0')), kMostRunChars);
+  EXPECT_EQ(end("a" + std::string(kMostRunChars, '7')), kMostDigits + 1);
+  std::string wide;
+  for (size_t i = 0; i <= kMostRunChars; ++i) wide += "書";
+  EXPECT_EQ(end(wide), kMostRunChars * 3);
+  std::string sentences;
+  for (size_t i = 0; i < kMostWordChars; ++i) sentences += "本。";
+  EXPECT_EQ(end(sentences), sentences.size());
+  std::string mixed;
+  while (mixed.size() < 2 * kMostWordChars) mixed += "x1+";
+  EXPECT_EQ(end(mixed), kMostWordChars);
+  EXPECT_EQ(EndOfShortRuns(mixed, 100), 100 + kMostWordChars);
+  std::string unknown;
+  while (unknown.size() < 10 * kMostWordChars) unknown += "\uE000.";
+  EXPECT_EQ(end(unknown), kMostWordChars / 2 * 4);
+  EXPECT_EQ(end("\xE6\x9B"), 2U);  // No UTF-8.
+}
+
+// Each of these overflowed the stack of one call, or took time by the square of its length, under
+// one pre-tokenizer or the other.
+TEST_F(TextCutsTest, EndlessWordsAreCut) {
+  constexpr size_t kLong = 100'000;
+  std::vector<std::string> texts;
+  for (const char c : {'x', '=', '\n', '\0'}) texts.emplace_back(kLong, c);
+  texts.emplace_back(kLong / 20, '7');
+  texts.push_back("a" + std::string(kLong, ' ') + "b");
+  texts.push_back(RandomBase64(&random_, kLong));
+  texts.emplace_back();
+  while (texts.back().size() < kLong) texts.back() += "ж";
+  texts.emplace_back();
+  while (texts.back().size() < kLong) texts.back() += "\uE000.";
+  for (const char* const pre : {"smollm", "gpt-2", "llama-bpe", "qwen2", "deepseek-llm",
+                                "deepseek-coder", "deepseek-v3", "falcon", "gpt-4o", "tekken",
+                                "bloom", "chatglm-bpe", "superbpe", "bailingmoe", "default"}) {
+    SCOPED_TRACE(pre);
+    const ModelPtr model = LoadPre(pre);
+    ASSERT_NE(model, nullptr);
+    const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+    for (const std::string& text : texts) {
+      SCOPED_TRACE(text.substr(0, 10));
+      size_t num_pieces = 0;
+      TokenizeLimits limits;
+      limits.progress = [&num_pieces](uint64_t, uint64_t) { return ++num_pieces > 0; };
+      const auto ids = tokenizer.Tokenize(text, false, false, limits);
+      ASSERT_TRUE(ids.ok()) << ids.status();
+      EXPECT_EQ(*tokenizer.ReplyText(*ids), text);
+      EXPECT_GE(num_pieces, text.size() / 2 / kMostWordChars);  // A signal is seen soon.
+    }
+  }
+}
+
+TEST_F(TextCutsTest, NoPieceIsWithoutAnEnd) {
+  for (const bool adds_space : {false, true}) {
+    SCOPED_TRACE(adds_space);
+    const ModelPtr model = LoadSentencePiece(adds_space);
+    ASSERT_NE(model, nullptr);
+    const TextCuts cuts(llama_model_get_vocab(model.get()));
+    // No space to cut at, and one that is not in reach.
+    std::string text(kMostPieceBytes + 5000, 'x');
+    EXPECT_EQ(cuts.Next(text, 0, 100), kMostPieceBytes + 100);
+    EXPECT_EQ(cuts.Next(text, 0, 5000), text.size());
+    text[kMostPieceBytes] = ' ';
+    EXPECT_EQ(cuts.Next(text, 0, 100), kMostPieceBytes);
+    // The piece behind a cut begins no text.
+    std::vector<TokenId> ids = cuts.IdsOf("so unbelievable", 0, 5);
+    const std::vector<TokenId> rest = cuts.IdsOf("so unbelievable", 5, 15);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    EXPECT_EQ(*Tokenizer(llama_model_get_vocab(model.get())).ReplyText(ids),
+              adds_space ? " so unbelievable" : "so unbelievable");
+  }
+}
+
+TEST_F(TextCutsTest, AnEndlessWordAmongControlTokensIsRefused) {
+  const ModelPtr model = LoadPre("qwen2");
+  const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+  EXPECT_THAT(tokenizer.Tokenize(std::string(100'000, 'x') + "<|im_end|>", false, true),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("more than 4095 characters")));
+  EXPECT_TRUE(tokenizer.Tokenize(std::string(4000, 'x') + "<|im_end|>", false, true).ok());
 }
 
 TEST_F(TextCutsTest, ItStopsWhenItIsTold) {

@@ -34,8 +34,15 @@ Result<std::vector<TokenId>> Tokenizer::Tokenize(std::string_view text, bool add
     return Status::InvalidArgument("text of " + std::to_string(text.size()) +
                                    " bytes, at most 1 GiB can be tokenized");
   }
+  const bool has_pieces = !parse_special && text.size() > limits.piece_bytes;
+  const bool has_long_run = !has_pieces && HasLongRun(text);
+  if (parse_special && has_long_run) {
+    return Status::InvalidArgument("text with a word or a run of spaces of more than " +
+                                   std::to_string(kMostRunChars) +
+                                   " characters, where control tokens are looked for");
+  }
   try {
-    if (!parse_special && text.size() > limits.piece_bytes) {
+    if (has_pieces || has_long_run) {
       return TryTokenizePieces(text, add_special, limits);
     }
     return TryTokenize(text, add_special, parse_special);
@@ -48,6 +55,10 @@ Result<std::vector<TokenId>> Tokenizer::Tokenize(std::string_view text, bool add
   }
 }
 
+bool Tokenizer::HasLongRun(std::string_view text) const {
+  return llama_vocab_type(vocab_) == LLAMA_VOCAB_TYPE_BPE && EndOfShortRuns(text, 0) < text.size();
+}
+
 Result<std::vector<TokenId>> Tokenizer::TryTokenizePieces(std::string_view text, bool add_special,
                                                           const TokenizeLimits& limits) const {
   const TextCuts cuts(vocab_);
@@ -57,7 +68,7 @@ Result<std::vector<TokenId>> Tokenizer::TryTokenizePieces(std::string_view text,
   if (has_end) tokens.pop_back();
   for (size_t begin = 0; begin < text.size();) {
     const size_t least = std::min(begin + limits.piece_bytes, text.size());
-    const size_t end = cuts.Next(text, least);
+    const size_t end = cuts.Next(text, begin, least);
     const std::vector<TokenId> piece = cuts.IdsOf(text, begin, end);
     tokens.insert(tokens.end(), piece.begin(), piece.end());
     begin = end;

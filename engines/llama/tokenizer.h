@@ -47,6 +47,8 @@ class Tokenizer {
 
  private:
   Status CheckPresent() const;
+  // Whether llama.cpp must not get the text in one call: text_cuts.h.
+  bool HasLongRun(std::string_view text) const;
   // These may throw what llama.cpp throws.
   Result<std::vector<TokenId>> TryTokenize(std::string_view text, bool add_special,
                                            bool parse_special) const;

@@ -26,7 +26,7 @@ WAIT = 120  # Seconds, for what takes few where nobody else is busy.
 # Exit codes: docs/cli.md.
 OK, ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY = 0, 1, 2, 3, 4, 5
 NO_ROOM, DIFFERS, NAME_TAKEN, READ_ONLY, UNSUPPORTED, OTHER_MODEL = 6, 7, 8, 9, 10, 11
-INTERRUPTED = 130
+NO_TEXT, INTERRUPTED = 12, 130
 
 _attndb = None
 

@@ -7,16 +7,18 @@ SIGTERM at several moments; then the same command again, and the answer of an im
 disturbed.
 """
 
+import json
 import os
 import pathlib
 import resource
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 
 import cli_case
-from cli_case import CliCase, INTERRUPTED, NO_ROOM, OK, USAGE, WAIT
+from cli_case import CliCase, ERROR, INTERRUPTED, NO_ROOM, OK, USAGE, WAIT
 
 CHECKPOINT = 512  # The tokens of one pass through the model: there is none more often.
 # By the full plan, whose answer hangs on the KV alone: auto's hangs on where segments end, too.
@@ -58,14 +60,17 @@ class InterruptTest(CliCase):
     def files(self):
         return {path.name for path in self.store.glob("segments/*")}
 
-    def wait_for_checkpoint(self, process, beyond=0):
+    def has_checkpoint(self):
+        return any(context["name"] == "" for context in self.contexts())
+
+    def wait_for_checkpoint(self, process, beyond=0, is_there=None):
         """Stops the process there: on a loaded machine it would come to its end meanwhile."""
         deadline = time.monotonic() + WAIT
         before = self.files()
         while True:
             if self.files() != before:  # There may be a checkpoint.
                 process.send_signal(signal.SIGSTOP)
-                if self.num_stored() > beyond:
+                if is_there() if is_there else self.num_stored() > beyond:
                     break
                 process.send_signal(signal.SIGCONT)
             self.assertIsNone(process.poll(), "the import ended before its first checkpoint")
@@ -89,7 +94,11 @@ class InterruptTest(CliCase):
 
     def test_sigterm_ends_the_reading_of_a_long_text(self):
         num_bytes = 200 << 20
-        path = self.long_text(num_bytes)
+        for path in (self.long_text(num_bytes), self.endless_word(num_bytes)):
+            with self.subTest(path=path):
+                self.assert_sigterm_ends_its_reading(path, num_bytes)
+
+    def assert_sigterm_ends_its_reading(self, path, num_bytes):
         process = self.start("import", path)
         deadline = time.monotonic() + WAIT
         while self.resident_bytes(process) < num_bytes * 1.2:
@@ -117,6 +126,16 @@ class InterruptTest(CliCase):
         self.assertIn("has more than 8,388,608 tokens", done.err)
         self.assertIn("shorter document", done.err)
 
+    def test_a_file_of_zeros_is_refused_unread_by_the_model(self):
+        path = self.dir / "zeros.txt"
+        with open(path, "wb") as zeros:
+            zeros.truncate(900 << 20)  # Sparse.
+        before = self.cpu_seconds_of_ended()
+        done = self.run_any("import", path)
+        self.assertLess(self.cpu_seconds_of_ended() - before, 20)
+        self.assertEqual(done.code, USAGE, done)
+        self.assertIn("zeros.txt' has a byte 0, at byte 0, expected a text", done.err)
+
     def test_too_little_memory_for_a_text_has_its_own_exit_code(self):
         path = self.long_text(200 << 20)
 
@@ -135,6 +154,9 @@ class InterruptTest(CliCase):
             for _ in range(num_bytes // len(line) + 1):
                 file.write(line)
         return path
+
+    def endless_word(self, num_bytes):
+        return self.write("word.txt", "x" * num_bytes)
 
     @staticmethod
     def cpu_seconds(process):
@@ -207,6 +229,71 @@ class InterruptTest(CliCase):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=WAIT)
         self.assertEqual(process.returncode, INTERRUPTED)
+
+    def folder_with_a_long_text(self):
+        """Eighteen texts; the fourth is the long one."""
+        folder = self.dir / "notes"
+        folder.mkdir()
+        for i in range(18):
+            (folder / f"n{i:02}.txt").write_text(f"Note {i} is a short one.")
+        shutil.copy(self.path, folder / "n03.txt")
+        return folder
+
+    def test_an_interrupted_import_of_a_folder_counts_what_it_has_done(self):
+        command = ("import", self.folder_with_a_long_text(), "--checkpoint", CHECKPOINT)
+        process = self.start(*command)
+        self.wait_for_checkpoint(process, is_there=self.has_checkpoint)
+        self.interrupt(process)
+        out, err = process.communicate(timeout=WAIT)
+        self.assertEqual(process.returncode, INTERRUPTED, err)
+        self.assertRegex(out.decode(), r"\nimported 3 of 18 files in .*; left: 15\n$")
+        self.assertIn(b"n03.txt': interrupted at", err)
+
+        process = self.start(*command, "--json")
+        self.wait_for_checkpoint(process, beyond=self.num_stored())
+        self.interrupt(process)
+        out, _ = process.communicate(timeout=WAIT)
+        told = json.loads(out)
+        self.assertEqual((told["num_done"], told["num_failed"], told["num_left"]), (3, 0, 15))
+        self.assertEqual(told["imports"][-1]["error"]["exit_code"], INTERRUPTED)
+
+        done = self.run_ok(*command)
+        self.assertRegex(done.out, r"\nimported 18 of 18 files in [^;]*\n$")
+
+    def test_an_interrupted_import_in_parts_goes_on_with_its_part(self):
+        command = ("import", self.path, "--split", "--part-tokens", 1500, "--raw", "--checkpoint",
+                   CHECKPOINT)
+        process = self.start(*command)
+        self.wait_for_checkpoint(process, is_there=self.has_checkpoint)
+        self.interrupt(process)
+        out, err = process.communicate(timeout=WAIT)
+        self.assertEqual(process.returncode, INTERRUPTED, err)
+        self.assertRegex(err.decode(), r"part \d of \d: interrupted at")
+        self.assertIn(b"imported 0 of 1 file in", out)
+        done = self.run_ok(*command)
+        self.assertIn("'ships.1' to 'ships.", done.err)
+        names = sorted(context["name"] for context in self.contexts())
+        self.assertEqual("".join(self.run_ok("cat", name).out for name in names),
+                         self.path.read_text())
+
+    def test_a_stdin_that_is_closed_is_no_text(self):
+        self.run_ok("import", "-", "--name", "s", stdin="Ships come and go.")
+        for words in ("import - --name closed", "chat -c s", "ask -c s", "append s -"):
+            with self.subTest(words=words):
+                done = self.run_in_shell(f'"$0" {words} <&-')
+                self.assertEqual(done.returncode, USAGE, done)
+                self.assertIn(b"stdin is closed", done.stderr)
+
+    def test_nothing_is_written_to_a_file_instead_of_a_closed_output(self):
+        path = self.write("s.txt", "Ships come and go.")
+        done = self.run_in_shell(f'"$0" import {path} <&- >&- 2>&-')
+        self.assertEqual(done.returncode, ERROR, done)  # What is printed can't be.
+        self.run_ok("verify")
+        self.assertTrue(self.run_json("import", path)["already_imported"])
+
+    def run_in_shell(self, command):
+        return subprocess.run(["sh", "-c", command, cli_case.attndb()], capture_output=True,
+                              env=cli_case.environment(self.store), timeout=WAIT, check=False)
 
     def test_checkpoints_of_another_document_stay(self):
         process = self.start(*self.command)

@@ -73,7 +73,13 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["import", "-"], USAGE, "--name"),
     (["import", "{dir}/no.txt"], NOT_FOUND, "no.txt"),
     (["import", "{dir}/empty.txt"], USAGE, "empty.txt' is empty"),
-    (["import", "{dir}/latin1.txt"], USAGE, "latin1.txt' is not UTF-8 at byte 3; 'iconv"),
+    (["import", "{dir}/latin1.txt"], USAGE, "latin1.txt' is not UTF-8 at byte 3, it looks like "
+     "latin1, expected a text; try: iconv -f latin1 -t UTF-8 .*latin1.txt . attndb import - "
+     "--name latin1"),
+    (["import", "{dir}/paper.pdf"], USAGE, "paper.pdf' is a PDF document, expected a text; try: "
+     "pdftotext .*paper.pdf - . attndb import - --name paper"),
+    (["import", "{dir}/zeros.txt"], USAGE, "zeros.txt' has a byte 0, at byte 2, expected a text"),
+    (["import", "{dir}/a.txt", "--part-tokens", "100"], USAGE, "--part-tokens goes with --split"),
     (["import", "{dir}/model.gguf"], USAGE, "model.gguf' is a GGUF model, expected a text"),
     (["import", "{dir}/kv.safetensors"], USAGE, "safetensors file, expected a text.*--safetensors"),
     (["import", "{dir}/huge.txt"], USAGE, "huge.txt' has more than 1 GiB, expected a text of less"),
@@ -141,6 +147,7 @@ class MistakesTest(CliCase):
         self.write("empty.txt", "")
         self.write("a.txt", "A text.")
         for name, content in (("latin1.txt", b"caf\xe9"), ("model.gguf", b"GGUF\x03\0\0\0"),
+                              ("paper.pdf", b"%PDF-1.7\n"), ("zeros.txt", b"ab\0c"),
                               ("kv.safetensors", b"\x40" + 7 * b"\0" + b'{"a": 1}')):
             (self.dir / name).write_bytes(content)
         with open(self.dir / "huge.txt", "wb") as huge:

@@ -95,7 +95,8 @@ class PagesTest(CliCase):
         text = self.run_ok("--help").out.split("Exit codes:")[1].replace("\n", " ")
         self.assertEqual([int(code) for code in re.findall(r" (\d+) ", text)], list(manual))
         for name in ("OK", "ERROR", "USAGE", "NOT_FOUND", "DAMAGE", "BUSY", "NO_ROOM", "DIFFERS",
-                     "NAME_TAKEN", "READ_ONLY", "UNSUPPORTED", "OTHER_MODEL", "INTERRUPTED"):
+                     "NAME_TAKEN", "READ_ONLY", "UNSUPPORTED", "OTHER_MODEL", "NO_TEXT",
+                     "INTERRUPTED"):
             self.assertIn(getattr(cli_case, name), manual)
 
     def test_variables_are_those_that_doctor_shows(self):

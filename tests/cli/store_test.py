@@ -13,8 +13,8 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, OTHER_MODEL, READ_ONLY,
-                      USAGE, another_model)
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, NO_TEXT, OTHER_MODEL,
+                      READ_ONLY, USAGE, another_model)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -466,12 +466,66 @@ class ImportTest(StoreCase):
         self.assertEqual([line.split(":")[0] for line in done.out.splitlines()[:3]],
                          ["imported 'a'", "imported 'may/b'", "imported 'c'"])
         self.assertIn("imported 3 of 3 files in", done.out)
-        self.assertIn("left out what is no text: 1 file", done.err)
+        self.assertIn("left out what is no text: 1 file\n", done.err)
+        self.assertIn("/notes/x.bin: it has a byte 0, at byte 0\n", done.err)
         again = self.run_json("import", self.dir / "notes", "--raw")
         self.assertEqual([one["already_imported"] for one in again["imports"]], [True, True])
+        self.assertEqual((again["num_done"], again["num_failed"], again["num_left"]), (2, 0, 0))
+        self.assertEqual([pathlib.Path(one["file"]).name for one in again["skipped"]], ["x.bin"])
         self.assert_fails(USAGE, "import", self.dir / "c.txt", self.dir / "notes" / "may",
                           "--name", "n", says=["2 files"])
         self.assert_fails(NOT_FOUND, "import", f"{self.dir}/*.rst", says=["no file fits"])
+
+    def test_a_folder_without_texts_has_an_exit_code_of_its_own(self):
+        folder = self.dir / "scans"
+        folder.mkdir()
+        (folder / "a.pdf").write_bytes(b"%PDF-1.7")
+        (folder / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+        done = self.run_any("import", folder)
+        self.assertEqual(done.code, NO_TEXT, done)
+        self.assertIn("a.pdf: it is a PDF document\n", done.err)
+        self.assertIn("attndb: warning: nothing to import: none of 2 files is a text", done.err)
+        done = self.run_any("import", folder, "--json")
+        self.assertEqual(done.code, NO_TEXT, done)
+        self.assertEqual(done.json()["imports"], [])
+        self.assertEqual([one["reason"] for one in done.json()["skipped"]],
+                         ["it is a PDF document", "it is a PNG image"])
+
+    def test_a_text_is_split_at_its_headings(self):
+        sections = [f"# Harbour {i}\n\n" + f"Boat {i} lies in harbour {i}, says its master. " * 12 +
+                    "\n\n" for i in range(1, 6)]
+        sections[3] += "The spare key of the boat house hangs behind the red door.\n"
+        path = self.write("harbours.md", "".join(sections))
+        command = ("import", path, "--split", "--part-tokens", 300, "--raw")
+        would = self.run_json(*command, "--dry-run")["imports"]
+        done = self.run_ok(*command)
+        parts = [name for name in self.names() if name.startswith("harbours")]
+        self.assertEqual(parts, [f"harbours.{i}" for i in range(1, len(would) + 1)])
+        self.assertGreater(len(parts), 2)
+        self.assertIn(f"is in {len(parts)} parts: 'harbours.1' to '{parts[-1]}'", done.err)
+        texts = [self.run_ok("cat", part).out for part in parts]
+        self.assertEqual("".join(texts), "".join(sections))
+        for text in texts:
+            self.assertTrue(text.startswith("# Harbour "), text)
+        for context in self.run_json("ls", "harbours.*")["contexts"]:
+            self.assertLessEqual(context["num_tokens"], 300)
+        again = self.run_json(*command)["imports"]
+        self.assertEqual([one["already_imported"] for one in again], [True] * len(parts))
+        # Each part is found by itself.
+        found = self.run_json("find", "Where does the spare key of the boat house hang?")
+        best = found["passages"][0]["context"]
+        self.assertIn("spare key", texts[parts.index(best)])
+        asked = self.run_json("ask", "--find", 1, "Where does the spare key hang?",
+                              "--max-tokens", 5)
+        self.assertIn(asked["context"], parts)
+        # A shorter text leaves a part behind.
+        pathlib.Path(path).write_text("".join(sections[:-2]))
+        shorter = self.run_ok(*command, "--replace")
+        self.assertRegex(shorter.err, r"'harbours\.\d' is there as well.*'attndb rm harbours")
+
+    def test_a_text_that_fits_is_not_split(self):
+        self.run_ok("import", "-", "--name", "short", "--split", stdin="A short text.")
+        self.assertIn("short", self.names())
 
     def test_one_file_that_fails_leaves_the_others(self):
         (self.dir / "good.txt").write_text("Nothing is wrong with this.")

@@ -92,7 +92,15 @@ Status ReadErrnoStatus(std::string_view call, const std::string& path, int error
 Result<FileDescriptor> OpenFile(const std::string& path, int flags) {
   constexpr mode_t kOwnerOnly = 0600;  // KV is the user's text.
   const int fd = Uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kOwnerOnly); });
-  if (fd != -1) return FileDescriptor(fd);
+  if (fd > STDERR_FILENO) return FileDescriptor(fd);
+  if (fd != -1) {
+    // Where the process was started with one of them closed: its messages would be written to the
+    // store's file.
+    const FileDescriptor low(fd);
+    const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (high == -1) return ErrnoStatus("fcntl", path, errno);
+    return FileDescriptor(high);
+  }
   const bool reads = (flags & O_ACCMODE) == O_RDONLY;
   return reads ? ReadErrnoStatus("open", path, errno) : ErrnoStatus("open", path, errno);
 }

@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -230,18 +232,28 @@ TEST_F(PosixFileSystemTest, AnErrorOfSyncOrCloseIsToldAndStays) {
   }
 }
 
-TEST_F(PosixFileSystemTest, AFileThatHasTheFirstDescriptorIsClosedToo) {
+size_t NumOpenDescriptors() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                           std::filesystem::directory_iterator()));
+}
+
+// A process that was started without a stdout must not print into a file of the store.
+TEST_F(PosixFileSystemTest, NoFileHasTheDescriptorOfAStandardStream) {
   Write(path_, kText);
-  const int kept = ::dup(STDIN_FILENO);
-  (void)::close(STDIN_FILENO);
-  {
-    const auto file = fs_->OpenForRead(path_);
-    ATTNDB_EXPECT_OK(file);
-    EXPECT_NE(::fcntl(STDIN_FILENO, F_GETFD), -1);
-  }
-  EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1);
-  if (kept >= 0) {
-    EXPECT_EQ(::dup2(kept, STDIN_FILENO), STDIN_FILENO);
+  std::fflush(nullptr);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const int kept = ::dup(stream);
+    if (kept < 0) continue;
+    (void)::close(stream);
+    const size_t num_before = NumOpenDescriptors();
+    {
+      const auto file = fs_->OpenForRead(path_);
+      ATTNDB_EXPECT_OK(file);
+      EXPECT_EQ(::fcntl(stream, F_GETFD), -1) << stream;
+      EXPECT_EQ(NumOpenDescriptors(), num_before + 1);
+    }
+    EXPECT_EQ(NumOpenDescriptors(), num_before);
+    EXPECT_EQ(::dup2(kept, stream), stream);
     (void)::close(kept);
   }
 }

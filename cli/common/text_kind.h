@@ -1,0 +1,39 @@
+// Names a file that is no text in UTF-8: by its first bytes what it is, or by all of them the
+// encoding that its text seems to be in. And the shell's command that makes a text of it.
+//
+// Trust:   hostile: bytes are compared and counted, and nothing is decoded.
+// Errors:  none: what is not known is not named.
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_TEXT_KIND_H_
+#define ATTNDB_CLI_COMMON_TEXT_KIND_H_
+
+#include <string>
+#include <string_view>
+
+namespace attndb::cli {
+
+struct FileKind {
+  std::string_view name;  // "a PDF document".
+  // Prints the text of FILE, which stands for the path; empty: no program is known that does.
+  std::string_view command;
+  // Whether it is one even if its bytes are a text's: "%PDF-1.7" begins no text that is meant.
+  bool is_never_text = false;
+};
+
+// The kind of a file with these bytes, of which 64 KiB are enough for most; null: none is known.
+const FileKind* KindOfFile(std::string_view bytes);
+
+// The encoding, as iconv calls it, that this text is most likely in, which is no UTF-8 or has a
+// byte 0; empty: no guess. UTF-16 and UTF-32; latin1, windows-1252; windows-1251, KOI8-R, IBM866;
+// ISO-8859-7 (Greek), ISO-8859-8 (Hebrew); EUC-JP, SHIFT_JIS, GB18030, BIG5, EUC-KR.
+std::string_view GuessEncoding(std::string_view text);
+
+// `text` as one word of a POSIX shell.
+std::string ShellWord(std::string_view text);
+
+// `command` with the file in its place; "-", stdin, has none, and FILE stays.
+std::string CommandFor(std::string_view command, const std::string& path);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_TEXT_KIND_H_
