@@ -55,7 +55,7 @@ class Client:
         return " ".join(WORDS[begin:begin + words])
 
     def fields(self):
-        """Of a request for text."""
+        """The fields of a request for text."""
         rng = self.rng
         fields = {"max_tokens": rng.choice((1, 3, 12, 40)), "temperature": rng.choice((0, 0, 1.5)),
                   "seed": rng.randrange(9)}
@@ -69,7 +69,7 @@ class Client:
         return fields | ({"plan": plan} if plan else {})
 
     def messages(self):
-        """Of a turn that goes on, or of a new conversation."""
+        """The messages of a turn that goes on, or of a new conversation."""
         _, messages = self.rng.choice(self.turns)
         begin = list(messages) or [{"role": "system", "content": self.text(3)}]
         return begin + [user(self.text(self.rng.choice((1, 4, 20))))]
@@ -158,8 +158,8 @@ class Load:
         self.deadline = time.monotonic() + seconds
         self.over = threading.Event()
         self.serves = threading.Event()  # Cleared as the end of a server begins.
-        self.lock = threading.Lock()  # Guards what follows.
-        self.num_ends = 0  # Of servers, each counted before it begins.
+        self.lock = threading.Lock()  # Guards the members below.
+        self.num_ends = 0  # Each end of a server is counted before it begins.
         self.counts = collections.Counter()
         self.faults = []
         self.server = None
