@@ -106,9 +106,10 @@ std::string_view GuessWide(std::string_view text) {
     if (IsIn(c, ' ', '~') || IsIn(c, '\t', '\r')) ++num_plain;
   }
   const size_t num_pairs = text.size() / 2;
-  // Half of it ASCII at least, and zeros beside nothing else.
+  // Most of it ASCII, and zeros beside nothing else.
   const auto are_beside = [&](size_t zeros, size_t others) {
-    return zeros > 0 && 2 * zeros >= num_pairs && 50 * others <= num_pairs && zeros <= num_plain;
+    return zeros > 0 && 10 * zeros >= 7 * num_pairs && 50 * others <= num_pairs &&
+           zeros <= num_plain;
   };
   if (are_beside(num_zeros[1], num_zeros[0])) return "UTF-16LE";
   if (are_beside(num_zeros[0], num_zeros[1])) return "UTF-16BE";
