@@ -39,6 +39,7 @@ constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, whi
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
+constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
 
 struct Route {
   std::string_view method;
@@ -70,6 +71,20 @@ constexpr std::array kRoutes = {
     Route{"POST", "/attndb/v1/build", AnswerBuild},
     Route{"POST", "/attndb/v1/quota", AnswerQuota},
 };
+
+// A route's path without the slashes that many clients send behind it.
+std::string_view WithoutLastSlash(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+// The model that the path names; none: it names no model.
+std::optional<std::string> ModelOf(std::string_view path) {
+  for (const std::string_view models : kModels) {
+    if (path.starts_with(models)) return std::string(path.substr(models.size()));
+  }
+  return std::nullopt;
+}
 
 // Answers with the request's id, so that what a client saw and what the log says can be matched.
 class NamedResponder final : public Responder {
@@ -347,8 +362,17 @@ void HttpServer::Dispatch(Call call) {
     if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
     return;
   }
+  const std::string_view trimmed = WithoutLastSlash(path);
+  if (const std::optional<std::string> model = ModelOf(trimmed)) {
+    if (method != "GET") {
+      return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", "GET"}});
+    }
+    call.route = "/v1/models/ID";
+    if (Admit(&call)) AnswerModel(&service_, std::move(call), *model);
+    return;
+  }
   // The page's files are all of one route.
-  const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : path;
+  const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : trimmed;
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& one : kRoutes) {

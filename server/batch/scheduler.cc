@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engines/llama/reply.h"
+#include "engines/llama/window.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {
@@ -319,7 +320,8 @@ bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& 
     if (!turn->request_.replies) return true;
     if (!Begin(turn)) return false;
   }
-  if (turn->finish_) return true;  // The pass ran the last token of its reply.
+  // The pass ran the last token of the reply, or of the prompt if the reply is to have none.
+  if (turn->finish_) return true;
   if (turn->cancelled()) return false;
   if (!logits.ok()) {
     Fail(turn, logits.status());
@@ -384,6 +386,9 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
 bool Scheduler::Begin(Turn* turn) {
   const TurnRequest& request = turn->request_;
   llama::GenerateOptions generate = request.generate;
+  if (request.ends_with_window) {
+    generate.max_tokens = std::min(generate.max_tokens, RoomForReply(*turn));
+  }
   generate.on_piece = [listener = turn->listener_.get()](std::string_view piece) {
     listener->OnText(piece);
     return true;
@@ -396,7 +401,16 @@ bool Scheduler::Begin(Turn* turn) {
   turn->reply_ = *std::move(reply);
   turn->reply_->SeePrompt(request.prompt);  // All of it: what was reused is chance.
   turn->listener_->OnStart(StartOf(*turn));
+  if (generate.max_tokens == 0) turn->finish_ = llama::FinishReason::kMaxTokens;
   return true;
+}
+
+// The tokens that the turn's window still takes behind its prompt; 1 at least.
+uint32_t Scheduler::RoomForReply(const Turn& turn) {
+  const uint64_t window = turn.request_.generate.prefill.window.window_tokens;
+  if (window == 0) return UINT32_MAX;
+  const uint64_t taken = std::min(llama::TokensOfWindow(turn.session_), window);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(window - taken, 1, UINT32_MAX));
 }
 
 // A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
@@ -424,7 +438,9 @@ void Scheduler::End(Turn* turn) {
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),
-       .first_token_seconds = turn->first_token_seconds_ - request.received_seconds,
+       .first_token_seconds = turn->first_token_seconds_ == 0
+                                  ? 0
+                                  : turn->first_token_seconds_ - request.received_seconds,
        .num_dropped_tokens = num_dropped});
   Remove(turn);
 }

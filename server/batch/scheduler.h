@@ -109,6 +109,7 @@ class Scheduler {
   void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
+  static uint32_t RoomForReply(const Turn& turn);
   void Leave(Turn* turn);
   void HandOver(Turn* turn);
   void End(Turn* turn);

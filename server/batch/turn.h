@@ -41,7 +41,7 @@ struct TurnStart {
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
   uint64_t num_tokens = 0;          // In the reply.
-  double first_token_seconds = 0;   // From the request to the first token.
+  double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
 };
 
@@ -73,6 +73,8 @@ struct TurnRequest {
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool replies = true;              // False: the prompt is read, and no more.
+  // The reply ends when the window is full. Without it the oldest tokens leave, and it goes on.
+  bool ends_with_window = false;
   double received_seconds = 0;
   double tpot_seconds = 0;  // What a token may take; 0: it does not say.
   // How it is stored, under `id` in any case; none: as conversations are.

@@ -89,6 +89,7 @@ class TextCall {
     ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    turn.ends_with_window = asked_.fills_window;
     turn.id = NewTurnId(prompt.digest);
     turn.cut_id = turn.id;  // A name is of whole turns.
     if (!asked_.store_as.empty()) {
@@ -167,14 +168,21 @@ class TextCall {
 
   Result<llama::GenerateOptions> GenerateOptionsFor(const Prompt& prompt) const {
     llama::GenerateOptions generate;
-    generate.max_tokens = asked_.max_tokens > 0 ? asked_.max_tokens : service_->options.max_tokens;
     generate.stop = asked_.stop;
     generate.ignore_end = asked_.ignore_end;
     generate.sampler = asked_.sampler;
     if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
     ATTNDB_ASSIGN_OR_RETURN(generate.prefill.window, WindowFor(prompt));
+    generate.max_tokens = MaxTokensFor(generate.prefill.window.window_tokens);
     ATTNDB_RETURN_IF_ERROR(CheckFits(prompt, generate));
     return generate;
+  }
+
+  uint32_t MaxTokensFor(uint64_t window_tokens) const {
+    if (asked_.max_tokens) return *asked_.max_tokens;
+    if (!asked_.fills_window) return service_->options.max_tokens;
+    constexpr uint64_t kMost = INT32_MAX;
+    return static_cast<uint32_t>(window_tokens > 0 ? std::min(window_tokens, kMost) : kMost);
   }
 
   // Messages before the last one, which would be cut in the middle.
@@ -204,7 +212,7 @@ class TextCall {
                                      ", more than the model's window of " + size + " takes");
     }
     if (asked_.truncate) return Status::Ok();
-    const uint64_t needed = prompt.tokens.size() + (asked_.max_tokens > 0 ? asked_.max_tokens : 1);
+    const uint64_t needed = prompt.tokens.size() + asked_.max_tokens.value_or(1);
     if (needed <= window.window_tokens) return Status::Ok();
     return Status::InvalidArgument("the prompt has " + Counted(prompt.tokens.size(), "token") +
                                    ", and with its answer does not fit the window of " + size +
