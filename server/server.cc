@@ -191,6 +191,7 @@ class HttpServer final : public Server {
         PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
         [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
     service_.gate = &*gate_;
+    LimitMaxTokens();
     service_.appends = &appends_;
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
     for (const std::string& text : service_.options.pinned_prompts) {
@@ -218,10 +219,12 @@ class HttpServer final : public Server {
   }
 
   uint16_t port() const override { return listener_->port(); }
+  uint32_t max_tokens() const override { return service_.options.max_tokens; }
   void Stop(std::chrono::milliseconds deadline) override;
 
  private:
   void Dispatch(Call call);
+  void LimitMaxTokens();
   Status SetQuota(const TenantChange& change);
   // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
   Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
@@ -260,6 +263,17 @@ class HttpServer final : public Server {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Listener> listener_;
 };
+
+// A reply of default length may take half of the memory that one request can be promised. The other
+// half is for the prompt.
+void HttpServer::LimitMaxTokens() {
+  const uint64_t window = WindowTokens(service_);
+  const uint64_t promisable = PromisableTokens(service_);
+  if (window > 0 && window <= promisable) return;
+  const uint64_t most = std::max<uint64_t>(promisable / 2, 1);
+  uint32_t& max_tokens = service_.options.max_tokens;
+  max_tokens = static_cast<uint32_t>(std::min<uint64_t>(max_tokens, most));
+}
 
 Status HttpServer::SetQuota(const TenantChange& change) {
   if (!change.quota_bytes) return Status::Ok();

@@ -1,4 +1,5 @@
-// Goal:   clients get what they ask for in the forms in which they ask.
+// Goal:   a request may use all of its window; clients get what they ask for in the forms in which
+//         they ask; a default that memory has no room for refuses nothing.
 // Method: a server on a tiny random model, asked over HTTP with ids of tokens, so that each prompt
 //         has an exact length.
 #include "server/routes/text.h"
@@ -26,6 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kWindow = 64;
+constexpr uint64_t kChatWindow = 256;  // The markup of a message alone takes some 70 tokens.
 
 class TextTest : public ::testing::Test {
  protected:
@@ -97,6 +99,88 @@ class TextTest : public ::testing::Test {
   std::unique_ptr<Server> server_;
 };
 
+TEST_F(TextTest, APromptMayFillTheWindow) {
+  Start();
+  for (size_t num_tokens = kWindow - 5; num_tokens <= kWindow; ++num_tokens) {
+    const Answer answer = Complete(Ids(num_tokens, num_tokens), {{"max_tokens", 3}});
+    ASSERT_EQ(answer.status, 200) << num_tokens << " " << answer.body;
+    EXPECT_EQ(answer.usage("completion_tokens"), 3u) << num_tokens;
+  }
+  const Answer whole = Complete(Ids(kWindow - 3, 99), {{"max_tokens", 3}, {"overflow", "refuse"}});
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_FALSE(whole.headers.contains("x-attndb-dropped"));
+  const Answer beyond = Complete(Ids(kWindow + 1), {{"max_tokens", 1}});
+  EXPECT_EQ(beyond.status, 400);
+  EXPECT_THAT(beyond.error(), HasSubstr("has 65 tokens, more than the model's window of 64"));
+}
+
+// Behind others, the last message has the window but for what stays in front.
+TEST_F(TextTest, TheLastMessageMayFillWhatIsLeftOfTheWindow) {
+  Start(kChatWindow);
+  const Json first = {{"role", "user"}, {"content", "a"}};
+  const Json reply = {{"role", "assistant"}, {"content", "b"}};
+  int num_answered = 0;
+  for (size_t num_bytes = 100; num_bytes < 2 * kChatWindow; ++num_bytes) {
+    const std::string text(num_bytes, 'a');
+    const Json last = {{"role", "user"}, {"content", text}};
+    const Answer answer = Chat(Json::array({first, reply, last}), {{"max_tokens", 0}});
+    if (answer.status == 200) {
+      ++num_answered;
+      continue;
+    }
+    ASSERT_EQ(answer.status, 400) << answer.body;
+    // It says what is so: what it counts is one more than the window.
+    EXPECT_THAT(answer.error(), HasSubstr("has " + std::to_string(kChatWindow - 3) +
+                                          " tokens and the first 4 stay, more than the model's "
+                                          "window of 256 tokens"));
+    break;
+  }
+  EXPECT_GT(num_answered, 0);
+}
+
+TEST_F(TextTest, AReplyLongerThanTheWindowCanBeGoneOnFrom) {
+  Start(kChatWindow);
+  const Json question = {{"role", "user"}, {"content", "Hi"}};
+  const Answer answer = Chat(Json::array({question}), {{"max_tokens", 2 * kChatWindow}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json reply = answer.json()["choices"][0]["message"];
+  ASSERT_GT(reply["content"].get<std::string>().size(), kChatWindow);
+  const Json talk = Json::array({question, reply, {{"role", "user"}, {"content", "And?"}}});
+  for (const bool restarts : {false, true}) {
+    if (restarts) Restart(kChatWindow);
+    const Answer next = Chat(talk, {{"max_tokens", 2}});
+    EXPECT_EQ(next.status, 200) << next.body;
+  }
+  // Nobody gave this one: it would be cut in the middle.
+  const Json long_one = {{"role", "user"}, {"content", std::string(2 * kChatWindow, 'x')}};
+  const Answer cut = Chat(Json::array({long_one, reply, question}), {{"max_tokens", 2}});
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_THAT(cut.error(), HasSubstr("messages[0] has more tokens than the model's window of 256"));
+}
+
+// A token's K and V take 256 bytes. A sixteenth of the memory is promised to nobody.
+TEST_F(TextTest, ADefaultThatMemoryCannotPromiseIsLowered) {
+  constexpr uint64_t kMemory = uint64_t{512} << 10;
+  constexpr uint64_t kPromisable = kMemory / 16 * 15 / 256;
+  Start(4096, kMemory);
+  ASSERT_EQ(server_->max_tokens(), kPromisable / 2);
+  const Answer answer = Complete(Ids(30), Json::object());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.usage("completion_tokens"), kPromisable / 2);
+  // A number that the client says is meant.
+  EXPECT_EQ(Complete(Ids(30), {{"max_tokens", kPromisable}}).status, 400);
+}
+
+TEST_F(TextTest, ADefaultThatMemoryCanPromiseStays) {
+  Start(4096);
+  EXPECT_EQ(server_->max_tokens(), ServerOptions().max_tokens);
+  // No request takes more than a window, whatever its max_tokens.
+  server_->Stop(kPatience);
+  server_.reset();
+  Start(kWindow, uint64_t{512} << 10);
+  EXPECT_EQ(server_->max_tokens(), ServerOptions().max_tokens);
+}
+
 TEST_F(TextTest, AReplyMayGoOnUntilTheWindowIsFull) {
   Start();
   for (const char* const number : {"-1", "-1.0"}) {
@@ -106,6 +190,10 @@ TEST_F(TextTest, AReplyMayGoOnUntilTheWindowIsFull) {
     EXPECT_EQ(answer.finish(), "length");
     EXPECT_FALSE(answer.headers.contains("x-attndb-dropped"));
   }
+  // A client that wants no loss and names no number gets none.
+  const Answer kept = Complete(Ids(20), {{"overflow", "refuse"}});
+  EXPECT_EQ(kept.usage("completion_tokens"), kWindow - 20);
+  EXPECT_EQ(Complete(Ids(kWindow), {{"max_tokens", -1}}).usage("completion_tokens"), 1u);
 }
 
 TEST_F(TextTest, APromptCanBeReadAndStoredWithoutAReply) {
