@@ -103,7 +103,8 @@ class TextCall {
     turn.tpot_seconds = TpotSeconds();
     turn.plan = PlanOf(turn.tpot_seconds);
     ATTNDB_ASSIGN_OR_RETURN(Continuation start,
-                            service_->conversations->Start(tenant, prompt.tokens, turn.plan));
+                            service_->conversations->Start(tenant, prompt.tokens, turn.plan,
+                                                           turn.generate.prefill.window));
     LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
     return Schedule(std::move(turn), std::move(start));

@@ -158,6 +158,21 @@ TEST_F(TextTest, AReplyLongerThanTheWindowCanBeGoneOnFrom) {
   EXPECT_THAT(cut.error(), HasSubstr("messages[0] has more tokens than the model's window of 256"));
 }
 
+TEST_F(TextTest, ALargerWindowHasAgainWhatASmallerOneLost) {
+  Start();
+  const Answer first = Complete(Ids(40), {{"max_tokens", 60}, {"store_as", "talk"}});
+  ASSERT_EQ(first.status, 200) << first.body;
+  ASSERT_EQ(first.usage("dropped_tokens"), kWindow) << "a half twice";
+  Restart(4096);
+  for (const char* const overflow : {"refuse", "truncate"}) {
+    const Answer next =
+        Complete({7, 8, 9}, {{"context", "talk"}, {"overflow", overflow}, {"max_tokens", 2}});
+    ASSERT_EQ(next.status, 200) << next.body;
+    EXPECT_EQ(next.usage("prompt_tokens"), 103u);
+    EXPECT_FALSE(next.headers.contains("x-attndb-dropped")) << next.body;
+  }
+}
+
 // A token's K and V take 256 bytes. A sixteenth of the memory is promised to nobody.
 TEST_F(TextTest, ADefaultThatMemoryCannotPromiseIsLowered) {
   constexpr uint64_t kMemory = uint64_t{512} << 10;
