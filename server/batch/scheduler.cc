@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,21 @@ namespace {
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 constexpr uint64_t kMostPassesBetween =
     64;  // Those that take tokens of a prompt: shorter ones wait.
+// Tokens that are worth a pass's wait, or a fork. The first words of a chat template are fewer.
+constexpr uint64_t kWorthSharing = 32;
+
+// The first tokens of both prompts that `turn` can go on from once `other` has read them: those
+// before any token leaves the window of either turn.
+uint64_t SharedTokens(const TurnRequest& other, const Session& session, const TurnRequest& turn) {
+  if (other.tenant != turn.tenant) return 0;
+  uint64_t most = turn.prompt.size() - 1;
+  for (const TurnRequest* const request : {&other, &turn}) {
+    const uint64_t window = request->generate.prefill.window.window_tokens;
+    if (window > 0) most = std::min(most, window - 1);
+  }
+  if (!session.cuts().empty()) most = std::min(most, session.cuts().front().at - 1);
+  return std::min<uint64_t>(most, CommonLength(other.prompt, turn.prompt));
+}
 
 }  // namespace
 
@@ -96,22 +112,90 @@ bool Scheduler::TakeTurns() {
   woken_ = false;
   // A pass takes a token of each.
   const size_t most = std::min(engine_->options().max_sessions, engine_->options().ubatch_tokens);
+  std::vector<Turn*> taken;
   while (!waiting_.empty() && active_.size() < most) {
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
+    taken.push_back(active_.back().get());
   }
   num_active_ = active_.size();
-  return !stopping_;
+  const bool goes_on = !stopping_;
+  lock.unlock();
+  for (Turn* const turn : taken) FindBeginnings(turn);
+  return goes_on;
+}
+
+// Notes what the turns before this one have, or will have, of its prompt.
+void Scheduler::FindBeginnings(Turn* turn) const {
+  for (const std::shared_ptr<Turn>& other : active_) {
+    if (other.get() == turn) break;
+    const uint64_t num_tokens = SharedTokens(other->request_, other->session_, turn->request_);
+    if (num_tokens >= turn->session_.num_tokens() + kWorthSharing) {
+      turn->beginnings_.push_back({other.get(), num_tokens});
+    }
+  }
+  std::ranges::stable_sort(turn->beginnings_, std::ranges::greater(), &Turn::Beginning::num_tokens);
+}
+
+// Takes what other turns have read of the turn's prompt. True: one of them is to read more of it,
+// which is worth waiting for.
+bool Scheduler::AwaitsBeginning(Turn* turn) {
+  if (turn->num_run_ > 0) return false;
+  while (!turn->beginnings_.empty()) {
+    const auto [other, num_tokens] = turn->beginnings_.front();
+    const bool is_worth = num_tokens >= turn->session_.num_tokens() + kWorthSharing;
+    const uint64_t num_read = other->session_.num_tokens();
+    if (is_worth && num_read < num_tokens) {
+      const uint64_t num_missing = num_tokens - num_read;
+      uint64_t& num_wanted = other->num_wanted_;
+      num_wanted = num_wanted == 0 ? num_missing : std::min(num_wanted, num_missing);
+      turn->looks_ = true;  // The other turn may end before.
+      return true;
+    }
+    turn->beginnings_.erase(turn->beginnings_.begin());
+    if (!is_worth) continue;
+    if (auto fork = ForkOf(other->session_, num_tokens, PlanOf(*turn)))
+      GoOnFrom(*std::move(fork), turn);
+  }
+  if (!std::exchange(turn->looks_, false)) return false;
+  const TurnRequest& request = turn->request_;
+  const uint64_t num_known = turn->session_.num_tokens() + kWorthSharing - 1;
+  auto live = conversations_->ForkLive(request.tenant, request.prompt, num_known, PlanOf(*turn),
+                                       request.generate.prefill.window);
+  // A session that is not all in memory would hold up the pass.
+  if (live && !live->is_unread) GoOnFrom(std::move(live->session), turn);
+  return false;
+}
+
+// `session` has more of the turn's prompt than the turn's own session.
+void Scheduler::GoOnFrom(Session session, Turn* turn) {
+  const std::vector<TokenId>& prompt = turn->request_.prompt;
+  turn->rest_.assign(prompt.begin() + static_cast<std::ptrdiff_t>(session.num_tokens()),
+                     prompt.end());
+  turn->session_ = std::move(session);
+}
+
+// The turn's own plan, or that of its session.
+std::string Scheduler::PlanOf(const Turn& turn) {
+  const std::string& plan = turn.request_.plan;
+  return plan.empty() ? turn.session_.Explain().plan : plan;
+}
+
+// The tokens that the turn is to read next: all of the rest, unless others wait for fewer of them.
+uint64_t Scheduler::NumNext(const Turn& turn) {
+  const uint64_t num_rest = turn.rest().size();
+  return turn.num_wanted_ == 0 ? num_rest : std::min(num_rest, turn.num_wanted_);
 }
 
 void Scheduler::RemoveCancelled() {
-  active_.remove_if([this](const std::shared_ptr<Turn>& turn) {
-    if (!turn->cancelled()) return false;
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Remove destroys it.
+    if (!turn->cancelled()) continue;
     // Its reply is whole: the next pass ends it.
-    if (turn->finish_ && turn->awaited_.empty()) return false;
-    KeepCut(turn.get());
-    return true;
-  });
+    if (turn->finish_ && turn->awaited_.empty()) continue;
+    KeepCut(turn);
+    Remove(turn);
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
 }
@@ -162,8 +246,10 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
   std::vector<Turn*> prompts;
   uint64_t num_tokens = 0;  // Those of prompts that lack memory, too: they wait.
   double tpot = 0;
+  for (const std::shared_ptr<Turn>& turn : active_) turn->num_wanted_ = 0;
   for (const std::shared_ptr<Turn>& turn : active_) {
     if (!turn->decodes()) {
+      if (AwaitsBeginning(turn.get())) continue;
       num_tokens += turn->rest().size();
       if (turn->awaited_.empty()) prompts.push_back(turn.get());
     } else if (const double wished = turn->request_.tpot_seconds; wished > 0) {
@@ -196,11 +282,12 @@ void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vec
     if (turn->read_pass_ == 0) turn->read_pass_ = pass;  // It comes.
   }
   const auto take = [&](Turn* turn) {
-    room.tokens -= std::min(room.tokens, AddPromptPart(turn, room.tokens, parts));
+    const uint64_t most = std::min(room.tokens, NumNext(*turn));
+    room.tokens -= std::min(room.tokens, AddPromptPart(turn, most, parts));
   };
-  std::ranges::stable_sort(*prompts, {}, [](const Turn* turn) { return turn->rest().size(); });
+  std::ranges::stable_sort(*prompts, {}, [](const Turn* turn) { return NumNext(*turn); });
   const auto first_long = std::ranges::find_if(
-      *prompts, [&room](const Turn* turn) { return turn->rest().size() > room.tokens; });
+      *prompts, [&room](const Turn* turn) { return NumNext(*turn) > room.tokens; });
   const auto next = std::min_element(first_long, prompts->end(), [](const Turn* a, const Turn* b) {
     return a->read_pass_ < b->read_pass_;
   });
@@ -209,7 +296,7 @@ void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vec
     return take(long_one);
   }
   for (auto turn = prompts->begin(); turn != first_long; ++turn) {
-    if ((*turn)->rest().size() <= room.tokens) take(*turn);
+    if (NumNext(**turn) <= room.tokens) take(*turn);
   }
   if (long_one != nullptr && room.tokens >= room.chunk) take(long_one);
 }
@@ -472,7 +559,15 @@ void Scheduler::Fail(Turn* turn, const Status& status) {
 }
 
 void Scheduler::Remove(const Turn* turn) {
+  ForgetBeginningsOf(turn);
   active_.remove_if([turn](const std::shared_ptr<Turn>& other) { return other.get() == turn; });
+}
+
+void Scheduler::ForgetBeginningsOf(const Turn* turn) {
+  for (const std::shared_ptr<Turn>& other : active_) {
+    std::erase_if(other->beginnings_,
+                  [turn](const Turn::Beginning& beginning) { return beginning.turn == turn; });
+  }
 }
 
 }  // namespace attndb::server

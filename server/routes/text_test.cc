@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -235,6 +236,24 @@ TEST_F(TextTest, APromptCanBeReadAndStoredWithoutAReply) {
   const Answer info = Ask("GET", "/attndb/v1/contexts/read", "");
   EXPECT_EQ(info.json()["num_tokens"], num_prompt) << info.body;
   EXPECT_EQ(Chat(question, {{"max_tokens", 1}}).cached(), num_prompt - 1);
+}
+
+TEST_F(TextTest, EqualPromptsAtOnceAreReadOnce) {
+  constexpr size_t kPrompt = 351;
+  Start(4096);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([this] {
+      const Answer answer = Complete(Ids(kPrompt), {{"max_tokens", 20}});
+      EXPECT_EQ(answer.status, 200) << answer.body;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  const std::string metrics = Ask("GET", "/metrics", "").body;
+  const std::string name = "\nattndb_pass_prompt_tokens_total ";
+  const size_t at = metrics.find(name);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LE(std::stod(metrics.substr(at + name.size())), 1.1 * kPrompt);
 }
 
 TEST_F(TextTest, TheModelIsFoundByItsId) {
