@@ -115,7 +115,8 @@ void CheckRequest(const server::TextRequest& request) {
   ATTNDB_CHECK(IsWithin(sampler.frequency_penalty, -2, 2));
   ATTNDB_CHECK(IsWithin(sampler.presence_penalty, -2, 2));
   ATTNDB_CHECK(sampler.top_k >= 0);
-  ATTNDB_CHECK(request.max_tokens <= INT32_MAX);
+  ATTNDB_CHECK(request.max_tokens.value_or(0) <= INT32_MAX);
+  ATTNDB_CHECK(!request.fills_window || !request.max_tokens);
   ATTNDB_CHECK(request.tpot_ms >= 0 && request.tpot_ms <= 1e6);
   ATTNDB_CHECK(request.tpot_ms == 0 || request.plan.empty());
   ATTNDB_CHECK(request.stop.size() <= server::kMaxStops);

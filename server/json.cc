@@ -1,6 +1,7 @@
 #include "server/json.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -82,6 +83,14 @@ Status ReadFlag(const Json& object, const char* name, bool* value) {
   return Status::Ok();
 }
 
+Json WholeNumber(const Json& value) {
+  constexpr double kMost = 9007199254740992;  // 2^53: beyond it a double skips whole numbers.
+  if (!value.is_number_float()) return value;
+  const auto number = value.get<double>();
+  if (!(std::abs(number) <= kMost) || std::trunc(number) != number) return value;
+  return number < 0 ? Json(static_cast<int64_t>(number)) : Json(static_cast<uint64_t>(number));
+}
+
 Status ReadString(const Json& object, const char* name, std::string* value) {
   const Json* const text = FindMember(object, name);
   if (text == nullptr) return Status::Ok();
@@ -92,15 +101,16 @@ Status ReadString(const Json& object, const char* name, std::string* value) {
 
 Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
                  uint64_t* value) {
-  const Json* const count = FindMember(object, name);
-  if (count == nullptr) return Status::Ok();
-  const bool fits = count->is_number_unsigned() && count->get<uint64_t>() >= least &&
-                    count->get<uint64_t>() <= most;
+  const Json* const found = FindMember(object, name);
+  if (found == nullptr) return Status::Ok();
+  const Json count = WholeNumber(*found);
+  const bool fits =
+      count.is_number_unsigned() && count.get<uint64_t>() >= least && count.get<uint64_t>() <= most;
   if (!fits) {
     return WrongValue(
-        name, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *count);
+        name, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *found);
   }
-  *value = count->get<uint64_t>();
+  *value = count.get<uint64_t>();
   return Status::Ok();
 }
 
@@ -112,8 +122,9 @@ bool IsUtf8(const std::string& bytes) {
 
 bool ReadTokenId(const Json& value, TokenId* token) {
   constexpr uint64_t kMost = std::numeric_limits<TokenId>::max();
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMost) return false;
-  *token = static_cast<TokenId>(value.get<uint64_t>());
+  const Json id = WholeNumber(value);
+  if (!id.is_number_unsigned() || id.get<uint64_t>() > kMost) return false;
+  *token = static_cast<TokenId>(id.get<uint64_t>());
   return true;
 }
 

@@ -36,6 +36,10 @@ Status ReadString(const Json& object, const char* name, std::string* value);
 Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
                  uint64_t* value);
 
+// Returns a whole number as an integer, also if it is written as 40.0 or 1e3: in JSON all of these
+// are the same number. Other values come back as they are.
+Json WholeNumber(const Json& value);
+
 // Whether a JSON text can hold these bytes as they are.
 bool IsUtf8(const std::string& bytes);
 

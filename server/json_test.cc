@@ -130,6 +130,28 @@ TEST(JsonTest, ALongArrayIsReadAtOnce) {
   EXPECT_LT(ThreadCpuSeconds() - start, 10);
 }
 
+TEST(JsonTest, AWholeNumberIsOneHoweverItIsWritten) {
+  uint64_t count = 0;
+  for (const char* const text : {"40", "40.0", "4e1", "4.0E+1"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson("{\"n\":" + std::string(text) + "}"));
+    count = 0;
+    ATTNDB_EXPECT_OK(ReadCount(json, "n", 1, 40, &count)) << text;
+    EXPECT_EQ(count, 40u) << text;
+    TokenId token = 0;
+    EXPECT_TRUE(ReadTokenId(json["n"], &token)) << text;
+    EXPECT_EQ(token, 40) << text;
+  }
+  for (const char* const text : {"40.5", "41.0", "0.0", "-1.0", "1e300", "true", "\"40.0\""}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson("{\"n\":" + std::string(text) + "}"));
+    EXPECT_FALSE(ReadCount(json, "n", 1, 40, &count).ok()) << text;
+  }
+  // Beyond 2^53 a double is not the number that was written.
+  EXPECT_TRUE(WholeNumber(Json(9007199254740992.0)).is_number_unsigned());
+  EXPECT_TRUE(WholeNumber(Json(9007199254740994.0)).is_number_float());
+  EXPECT_EQ(WholeNumber(Json(-3.0)), Json(-3));
+  EXPECT_TRUE(WholeNumber(Json(-3.0)).is_number_integer());
+}
+
 TEST(JsonTest, MembersThatAreNullAreNotThere) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(R"({"a": 1, "b": null})"));
   ASSERT_NE(FindMember(json, "a"), nullptr);

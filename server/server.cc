@@ -39,6 +39,7 @@ constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, whi
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
+constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
 
 struct Route {
   std::string_view method;
@@ -70,6 +71,20 @@ constexpr std::array kRoutes = {
     Route{"POST", "/attndb/v1/build", AnswerBuild},
     Route{"POST", "/attndb/v1/quota", AnswerQuota},
 };
+
+// A route's path without the slashes that many clients send behind it.
+std::string_view WithoutLastSlash(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+// The model that the path names; none: it names no model.
+std::optional<std::string> ModelOf(std::string_view path) {
+  for (const std::string_view models : kModels) {
+    if (path.starts_with(models)) return std::string(path.substr(models.size()));
+  }
+  return std::nullopt;
+}
 
 // Answers with the request's id, so that what a client saw and what the log says can be matched.
 class NamedResponder final : public Responder {
@@ -176,6 +191,7 @@ class HttpServer final : public Server {
         PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
         [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
     service_.gate = &*gate_;
+    LimitMaxTokens();
     service_.appends = &appends_;
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
     for (const std::string& text : service_.options.pinned_prompts) {
@@ -203,10 +219,12 @@ class HttpServer final : public Server {
   }
 
   uint16_t port() const override { return listener_->port(); }
+  uint32_t max_tokens() const override { return service_.options.max_tokens; }
   void Stop(std::chrono::milliseconds deadline) override;
 
  private:
   void Dispatch(Call call);
+  void LimitMaxTokens();
   Status SetQuota(const TenantChange& change);
   // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
   Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
@@ -245,6 +263,17 @@ class HttpServer final : public Server {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Listener> listener_;
 };
+
+// A reply of default length may take half of the memory that one request can be promised. The other
+// half is for the prompt.
+void HttpServer::LimitMaxTokens() {
+  const uint64_t window = WindowTokens(service_);
+  const uint64_t promisable = PromisableTokens(service_);
+  if (window > 0 && window <= promisable) return;
+  const uint64_t most = std::max<uint64_t>(promisable / 2, 1);
+  uint32_t& max_tokens = service_.options.max_tokens;
+  max_tokens = static_cast<uint32_t>(std::min<uint64_t>(max_tokens, most));
+}
 
 Status HttpServer::SetQuota(const TenantChange& change) {
   if (!change.quota_bytes) return Status::Ok();
@@ -347,8 +376,17 @@ void HttpServer::Dispatch(Call call) {
     if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
     return;
   }
+  const std::string_view trimmed = WithoutLastSlash(path);
+  if (const std::optional<std::string> model = ModelOf(trimmed)) {
+    if (method != "GET") {
+      return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", "GET"}});
+    }
+    call.route = "/v1/models/ID";
+    if (Admit(&call)) AnswerModel(&service_, std::move(call), *model);
+    return;
+  }
   // The page's files are all of one route.
-  const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : path;
+  const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : trimmed;
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& one : kRoutes) {

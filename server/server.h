@@ -36,7 +36,7 @@ struct ServerOptions {
   std::string model_id;                     // What clients call the model.
   std::string plan = "auto(error=0.01)";    // For requests that name none.
   bool allow_plans = true;                  // Whether requests may name a plan.
-  uint32_t max_tokens = 4096;               // For a reply, where the request does not say.
+  uint32_t max_tokens = 4096;               // For a reply, if the request does not say.
   uint64_t window_tokens = 0;               // 0 = what the model is meant for.
   std::string keys_file;                    // Empty = everybody is the default tenant.
   std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
@@ -50,6 +50,9 @@ class Server {
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;
+  // The tokens of a reply whose request does not say: ServerOptions::max_tokens, or fewer if memory
+  // cannot be promised for as many.
+  virtual uint32_t max_tokens() const = 0;
   // Refuses what comes from now on with 503, lets what is under way end by the deadline, and waits
   // until what was answered is durable.
   virtual void Stop(std::chrono::milliseconds deadline) = 0;

@@ -70,6 +70,16 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json) {
              json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
 }
 
+uint64_t WindowTokens(const Service& service) {
+  const uint64_t asked = service.options.window_tokens;
+  return asked > 0 ? asked : service.engine->info().max_context;
+}
+
+uint64_t PromisableTokens(const Service& service) {
+  const uint64_t most = service.gate->limit_bytes();
+  return most == 0 ? UINT64_MAX : most / service.engine->spec().KvBytesPerToken();
+}
+
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,
                     bool is_unread) {
   const Status room = CheckRoom(*service, call.rules, *turn);

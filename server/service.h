@@ -92,6 +92,12 @@ void AnswerCall(Service* service, const Call& call, Response response);
 // The same where the answer is a JSON object, or why there is none.
 void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
+// The tokens of the model's window: --window, or what the model is meant for; 0: nobody knows.
+uint64_t WindowTokens(const Service& service);
+
+// The most tokens of one request that memory can be promised for; UINT64_MAX: it has no limit.
+uint64_t PromisableTokens(const Service& service);
+
 // Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the
 // tokens that it may run: those of its prompt that are not reused, and max_tokens, up to the
 // window. Counts the tokens that it runs for the tenant, and ends it when the client goes.

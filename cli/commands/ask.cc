@@ -88,7 +88,8 @@ class AskCommand : public Command {
     }
 
     const double start_seconds = MonotonicSeconds();
-    Result<AskedSession> start = StartAsking(engine, db, contexts, question, plan_.text());
+    Result<AskedSession> start =
+        StartAsking(engine, db, contexts, {question, plan_.text(), overflow_, !ranges.empty()});
     if (!start.ok()) return start.status();
     ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
@@ -144,8 +145,8 @@ class AskCommand : public Command {
   Result<Answer> AnswerIn(Environment* env, LlamaEngine* engine, AskedSession* asked,
                           double lookup_ms) const {
     llama::GenerateOptions options = sampler_.ToOptions();
-    llama::WindowOptions& window = options.prefill.window;
-    ATTNDB_ASSIGN_OR_RETURN(window, overflow_.WindowOf(*engine, asked->prompt));
+    options.prefill.window = asked->window;
+    const llama::WindowOptions& window = asked->window;
     Session& session = asked->session;
     if (check_ && session.num_dropped() > 0) {
       return Status::InvalidArgument("--check runs the whole prompt, but " +

@@ -19,6 +19,7 @@
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
+#include "engines/llama/window.h"
 
 namespace attndb::cli {
 namespace {
@@ -91,7 +92,9 @@ class Dialogue {
       SessionOptions how;
       how.context = base_;
       how.plan = options_.plan;
-      ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db_->CreateSession(engine_->spec(), prompt, how));
+      ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                              llama::CreateSessionIn(options_.generate.prefill.window, *db_,
+                                                     engine_->spec(), prompt, how));
       session_.emplace(std::move(start.session));
       rest = std::move(start.rest);
     }

@@ -5,10 +5,10 @@
 #define ATTNDB_CLI_COMMON_ASKED_SESSION_H_
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "attndb/db.h"
+#include "cli/common/overflow_flags.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::cli {
@@ -18,13 +18,22 @@ struct AskedSession {
   std::vector<TokenId> rest;  // What the engine runs: the question, in the contexts' layout.
   // All tokens of the context and `rest`; empty if there are several contexts.
   std::vector<TokenId> prompt;
+  llama::WindowOptions window;  // The window that the session runs in.
+};
+
+// A question, and the flags that say how it is answered.
+struct Asked {
+  std::string question;
+  std::string plan;
+  OverflowFlags overflow;
+  // The session holds all of the stored context, with its cuts: --tokens counts these tokens.
+  bool is_whole = false;
 };
 
 // Errors: kInvalidArgument (several contexts: one is a dialogue, or their layouts differ); as
-//         DB::CreateSession and DB::CreateSessionOver.
+//         OverflowFlags::WindowOf, DB::CreateSession and DB::CreateSessionOver.
 Result<AskedSession> StartAsking(const llama::LlamaEngine& engine, const DB& db,
-                                 const std::vector<std::string>& contexts,
-                                 std::string_view question, const std::string& plan);
+                                 const std::vector<std::string>& contexts, const Asked& asked);
 
 }  // namespace attndb::cli
 

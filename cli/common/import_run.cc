@@ -43,7 +43,9 @@ Result<ContextId> ImportRun::Run(uint64_t checkpoint_tokens, const StoreOptions&
 Result<std::optional<ContextId>> ImportRun::RunOn(uint64_t checkpoint_tokens,
                                                   const StoreOptions& store_options) {
   const DB& db = **store_.db;
-  ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(engine_->spec(), tokens_));
+  // An import has all tokens of its text, even if a chat with the same beginning has lost some.
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                          db.CreateSession(engine_->spec(), tokens_, {.truncated = false}));
   Session& session = start.session;
   ATTNDB_RETURN_IF_ERROR(FindBase(session));
   const uint64_t num_reused = session.num_reused();

@@ -83,7 +83,7 @@ class ServerCommand : public Command {
         const std::unique_ptr<server::Server> server,
         server::Server::Start(std::move(engine), std::move(db), flags_.options));
     const ServingFile file(env->db_path(), UrlOf(server->port()));
-    SayWhere(env, server->port());
+    SayWhere(env, *server);
     while (!Interrupted()) std::this_thread::sleep_for(kLook);
     env->Note("ends: what is under way may take " + std::to_string(flags_.drain_seconds) + " s");
     server->Stop(std::chrono::seconds(flags_.drain_seconds));
@@ -127,10 +127,19 @@ class ServerCommand : public Command {
            std::to_string(port);
   }
 
-  void SayWhere(Environment* env, uint16_t port) const {
-    const std::string url = UrlOf(port);
+  void SayWhere(Environment* env, const server::Server& server) const {
+    const std::string url = UrlOf(server.port());
     env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
-    env->PrintJson({{"url", url}, {"port", port}, {"model", flags_.options.model_id}});
+    if (server.max_tokens() < flags_.options.max_tokens) {
+      env->Note("replies have at most " + Counted(server.max_tokens(), "token") +
+                " unless a request says 'max_tokens', not " +
+                FormatCount(flags_.options.max_tokens) +
+                ": memory for K and V (--memory) allows no more");
+    }
+    env->PrintJson({{"url", url},
+                    {"port", server.port()},
+                    {"model", flags_.options.model_id},
+                    {"max_tokens", server.max_tokens()}});
     std::fflush(stdout);
   }
 

@@ -44,6 +44,32 @@ Status WindowOptions::Validate() const {
   return Status::Ok();
 }
 
+uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
+                        uint64_t num_prompt) {
+  uint64_t num_dropped = 0;
+  for (const Cut& cut : cuts) {
+    if (cut.at > num_tokens) continue;  // Crop takes it back.
+    for (const TokenRange& range : cut.dropped) num_dropped += range.end - range.begin;
+  }
+  if (num_dropped == 0) return num_tokens;
+  // A window that drops tokens leaves as many as TokensLeft, and that only if the prompt is longer
+  // than the window.
+  const bool lacks_tokens = window.window_tokens == 0 || num_prompt <= window.window_tokens ||
+                            num_tokens - num_dropped < TokensLeft(window);
+  return lacks_tokens ? cuts.front().at - 1 : num_tokens;
+}
+
+Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
+                                     const ModelSpec& spec, std::span<const TokenId> prompt,
+                                     SessionOptions options) {
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec, prompt, options));
+  const Session& session = start.session;
+  const uint64_t num_tokens = session.num_tokens();
+  if (ReusableTokens(window, session.cuts(), num_tokens, prompt.size()) == num_tokens) return start;
+  options.truncated = false;
+  return db.CreateSession(spec, prompt, options);
+}
+
 Result<uint64_t> MakeRoom(const WindowOptions& window, uint64_t num_new, Session* session) {
   ATTNDB_RETURN_IF_ERROR(window.Validate());
   if (window.window_tokens == 0) return num_new;

@@ -18,7 +18,9 @@
 #define ATTNDB_ENGINES_LLAMA_WINDOW_H_
 
 #include <cstdint>
+#include <span>
 
+#include "attndb/db.h"
 #include "attndb/session.h"
 #include "engines/llama/llama_engine.h"
 
@@ -30,6 +32,17 @@ uint64_t TokensOfWindow(const Session& session);
 
 // The first tokens that the session still has: those before all that left.
 uint64_t TokensInFront(const Session& session);
+
+// How many of the first `num_tokens` tokens of a session a prompt of `num_prompt` tokens may go on
+// from in this window. Tokens that an earlier, smaller window dropped have to be run again if this
+// window has room for them: then it is the tokens before the first cut.
+uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
+                        uint64_t num_prompt);
+
+// As DB::CreateSession, for a session that runs in this window: ReusableTokens.
+Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
+                                     const ModelSpec& spec, std::span<const TokenId> prompt,
+                                     SessionOptions options);
 
 }  // namespace attndb::llama
 

@@ -26,6 +26,7 @@ namespace attndb::llama {
 namespace {
 
 using ::attndb::test::FailsWith;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -240,6 +241,51 @@ TEST_F(WindowTest, WindowsThatLeaveNoRoomAreRefused) {
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("keep_ratio is ")));
   }
   EXPECT_EQ(session.num_tokens(), 0u);
+}
+
+// A window of 64 tokens has let 32 go twice.
+TEST(ReusableTokensTest, ACutHoldsForWindowsThatHaveNoRoomForWhatLeft) {
+  const std::vector<Cut> cuts = {{64, {{4, 36}}}, {96, {{36, 68}}}};
+  const auto reusable = [&cuts](uint64_t window, uint64_t num_tokens, uint64_t num_prompt) {
+    return ReusableTokens({.window_tokens = window}, cuts, num_tokens, num_prompt);
+  };
+  EXPECT_EQ(reusable(64, 110, 120), 110u);
+  EXPECT_EQ(reusable(64, 70, 75), 70u) << "of one cut";
+  EXPECT_EQ(reusable(64, 64, 65), 64u) << "at the cut";
+  EXPECT_EQ(reusable(48, 110, 120), 110u) << "a smaller window drops more";
+  EXPECT_EQ(reusable(80, 110, 120), 110u) << "more are left than this window would leave";
+  EXPECT_EQ(reusable(80, 63, 70), 63u) << "no cut is so early";
+  EXPECT_EQ(reusable(0, 110, 120), 63u) << "there is no limit";
+  EXPECT_EQ(reusable(120, 110, 120), 63u) << "all of the prompt fits";
+  EXPECT_EQ(reusable(128, 110, 300), 63u) << "this window leaves 64, and 46 are left";
+  EXPECT_EQ(ReusableTokens({}, {}, 110, 120), 110u);
+}
+
+TEST_F(WindowTest, ALargerWindowRunsAgainWhatASmallerOneDropped) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
+  const std::vector<TokenId> ids = Ids(engine, 115);
+  const std::span<const TokenId> held = std::span(ids).first(110);
+  const WindowOptions small = {.window_tokens = 64};
+  Session made = NewSession(engine);
+  ATTNDB_ASSERT_OK(engine.Prefill(made, held, {.window = small}));
+  ASSERT_EQ(made.num_dropped(), 64u);
+  ATTNDB_ASSERT_OK(db_->Store(made, held, {.name = "talk"}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine, ids));
+  for (const char* const context : {"", "talk"}) {
+    const SessionOptions options = {.context = context};
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart whole, CreateSessionIn({.window_tokens = 128}, *db_,
+                                                                    engine.spec(), ids, options));
+    const uint64_t num_reused = whole.session.num_tokens();
+    EXPECT_THAT(num_reused, AnyOf(63u, 64u)) << context << ": up to the first cut";
+    EXPECT_TRUE(whole.session.cuts().empty()) << context;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows ours,
+                                EngineRows(engine, whole.session, whole.rest));
+    EXPECT_LT(LargestDifference(ours, plain, num_reused), 1e-3) << context;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart cut,
+                                CreateSessionIn(small, *db_, engine.spec(), ids, options));
+    EXPECT_EQ(cut.session.num_tokens(), 110u) << context;
+    EXPECT_EQ(cut.session.cuts(), made.cuts()) << context;
+  }
 }
 
 TEST_F(WindowTest, SessionsOverSeveralContextsCantLoseTokens) {

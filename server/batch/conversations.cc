@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engines/llama/window.h"
 #include "server/batch/turn.h"
 #include "server/batch/turn_id.h"
 
@@ -15,11 +16,23 @@ constexpr size_t kMaxFailed = 256;  // Stores whose errors are remembered.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
 constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
+}  // namespace
+
 size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-}  // namespace
+std::optional<Session> ForkOf(const Session& session, uint64_t num_tokens,
+                              const std::string& plan) {
+  Result<Session> fork = session.Fork();
+  if (!fork.ok() || !fork->Crop(num_tokens).ok()) return std::nullopt;
+  // The dropped tokens are back. The next token has the position that it has without a cut.
+  const auto position = static_cast<int64_t>(num_tokens);
+  const bool is_moved = fork->num_dropped() == 0 && fork->next_position() != position;
+  if (is_moved && !fork->Rebase(position).ok()) return std::nullopt;
+  if (!plan.empty() && !fork->SetPlan(plan).ok()) return std::nullopt;
+  return *std::move(fork);
+}
 
 Conversations::Conversations(DB db, const llama::LlamaEngine* engine,
                              const ConversationOptions& options)
@@ -31,14 +44,15 @@ Result<DB> Conversations::HandleOf(const std::string& tenant) const {
 }
 
 Result<Continuation> Conversations::Start(const std::string& tenant,
-                                          std::span<const TokenId> prompt,
-                                          const std::string& plan) {
+                                          std::span<const TokenId> prompt, const std::string& plan,
+                                          const llama::WindowOptions& window) {
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   SessionOptions options;
   options.plan = plan;
-  Result<SessionStart> stored = db.CreateSession(engine_->spec(), prompt, options);
+  Result<SessionStart> stored =
+      llama::CreateSessionIn(window, db, engine_->spec(), prompt, options);
   const uint64_t num_known = stored.ok() ? prompt.size() - stored->rest.size() : 0;
-  if (auto live = ForkLive(tenant, prompt, num_known, plan)) return *std::move(live);
+  if (auto live = ForkLive(tenant, prompt, num_known, plan, window)) return *std::move(live);
   ATTNDB_RETURN_IF_ERROR(stored.status());
   const ReusePrice price = PriceOf(stored->session);
   if (price.way == ReuseWay::kRun) {
@@ -72,21 +86,23 @@ void Conversations::Load(Session* session) {
 
 std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
                                                     std::span<const TokenId> prompt,
-                                                    uint64_t num_known, const std::string& plan) {
+                                                    uint64_t num_known, const std::string& plan,
+                                                    const llama::WindowOptions& window) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Live* best = nullptr;
   uint64_t best_length = num_known;
   for (Live& live : live_) {
     if (live.tenant != tenant) continue;
-    const uint64_t length = std::min(CommonLength(live.tokens, prompt), prompt.size() - 1);
+    const uint64_t common = std::min(CommonLength(live.tokens, prompt), prompt.size() - 1);
+    const uint64_t length =
+        llama::ReusableTokens(window, live.session.cuts(), common, prompt.size());
     if (length <= best_length) continue;
     best = &live;
     best_length = length;
   }
   if (best == nullptr) return std::nullopt;
-  Result<Session> fork = best->session.Fork();
-  if (!fork.ok() || !fork->Crop(best_length).ok()) return std::nullopt;
-  if (!plan.empty() && !fork->SetPlan(plan).ok()) return std::nullopt;
+  std::optional<Session> fork = ForkOf(best->session, best_length, plan);
+  if (!fork) return std::nullopt;
   const auto rest = prompt.subspan(best_length);
   ReusePrice price = PriceOf(*fork);
   if (price.way == ReuseWay::kRun) price.way = ReuseWay::kDisk;  // Only parts of it are there.

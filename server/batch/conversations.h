@@ -64,14 +64,27 @@ struct Continuation {
   bool is_unread = false;  // What the session has is on disk: Conversations::Load.
 };
 
+// How many first tokens are equal.
+size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b);
+
+// A session of the first `num_tokens` tokens of another one, with a plan of its own; an empty plan
+// is the other's. None: it can't be made.
+std::optional<Session> ForkOf(const Session& session, uint64_t num_tokens, const std::string& plan);
+
 class Conversations {
  public:
   Conversations(DB db, const llama::LlamaEngine* engine, const ConversationOptions& options);
 
-  // A session that has as much of the prompt as is known and worth having.
+  // A session that has as much of the prompt as is known and worth having, to be run in `window`.
+  // Tokens that an earlier, smaller window dropped are left to run if this one has room for them.
   // Errors: as DB::CreateSession.
   Result<Continuation> Start(const std::string& tenant, std::span<const TokenId> prompt,
-                             const std::string& plan);
+                             const std::string& plan, const llama::WindowOptions& window = {});
+  // A fork of the live session that has most of the prompt, if that is more than num_known tokens;
+  // none: there is no such session.
+  std::optional<Continuation> ForkLive(const std::string& tenant, std::span<const TokenId> prompt,
+                                       uint64_t num_known, const std::string& plan,
+                                       const llama::WindowOptions& window);
   // Reads what a session of Start's has on disk, on this thread, so that no pass waits for it. A
   // pass tells what can't be read.
   void Load(Session* session);
@@ -152,9 +165,6 @@ class Conversations {
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
   void NoteStore(const Key& key, Result<PendingStore> store);
   void NoteFailure(const Key& key, const Status& status);
-  // A fork of the live session that has most of the prompt, if that is more than num_known.
-  std::optional<Continuation> ForkLive(const std::string& tenant, std::span<const TokenId> prompt,
-                                       uint64_t num_known, const std::string& plan);
 
   const DB db_;
   const llama::LlamaEngine* const engine_;

@@ -142,6 +142,29 @@ TEST_F(ConversationsTest, TheLongestIsTakenWhereverItIs) {
   EXPECT_EQ(NumKnown(kMine, Joined(sibling, {1, 2})), 40u) << "in memory";
 }
 
+TEST_F(ConversationsTest, ALargerWindowRunsAgainWhatASmallerOneDropped) {
+  Open();
+  const llama::WindowOptions small = {.window_tokens = 64};
+  const Tokens turn = Ids(110, 1);
+  Session session = NewSession(*conversations_->HandleOf(kMine));
+  ATTNDB_ASSERT_OK(engine_->Prefill(session, turn, {.window = small}));
+  ASSERT_EQ(session.num_dropped(), 64u);
+  conversations_->Keep(kMine, "turn", std::move(session), turn);
+  const Tokens next = Joined(turn, Ids(10, 2));
+  for (const bool is_live : {true, false}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation cut,
+                                conversations_->Start(kMine, next, "full", small));
+    EXPECT_EQ(cut.session.num_tokens(), 110u) << is_live;
+    EXPECT_EQ(cut.session.num_dropped(), 64u) << is_live;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation whole,
+                                conversations_->Start(kMine, next, "full", {.window_tokens = 128}));
+    EXPECT_EQ(whole.session.num_tokens(), is_live ? 63u : 64u) << "up to the first cut";
+    EXPECT_EQ(whole.session.num_dropped(), 0u) << is_live;
+    ExpectExact(kMine, next);  // Without a limit.
+    Forget();
+  }
+}
+
 TEST_F(ConversationsTest, WhatIsCheaperToRunThanToReadIsRun) {
   Open();
   const Tokens turn = Ids(90, 1);

@@ -33,7 +33,7 @@ Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const st
   prompt.name = kNameBegin + digests.front();
   ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, engine.DocumentPrefix(text, ""));
   const uint64_t most = engine.info().max_context;
-  if (most > 0 && prompt.tokens.size() >= most) {
+  if (most > 0 && prompt.tokens.size() > most) {
     return Status::InvalidArgument("a prompt to pin has " + Counted(prompt.tokens.size(), "token") +
                                    ", but the model is meant for " + FormatCount(most));
   }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "engines/llama/reply.h"
+#include "engines/llama/window.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {
@@ -15,6 +17,21 @@ namespace {
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 constexpr uint64_t kMostPassesBetween =
     64;  // Those that take tokens of a prompt: shorter ones wait.
+// Tokens that are worth a pass's wait, or a fork. The first words of a chat template are fewer.
+constexpr uint64_t kWorthSharing = 32;
+
+// The first tokens of both prompts that `turn` can go on from once `other` has read them: those
+// before any token leaves the window of either turn.
+uint64_t SharedTokens(const TurnRequest& other, const Session& session, const TurnRequest& turn) {
+  if (other.tenant != turn.tenant) return 0;
+  uint64_t most = turn.prompt.size() - 1;
+  for (const TurnRequest* const request : {&other, &turn}) {
+    const uint64_t window = request->generate.prefill.window.window_tokens;
+    if (window > 0) most = std::min(most, window - 1);
+  }
+  if (!session.cuts().empty()) most = std::min(most, session.cuts().front().at - 1);
+  return std::min<uint64_t>(most, CommonLength(other.prompt, turn.prompt));
+}
 
 }  // namespace
 
@@ -95,22 +112,90 @@ bool Scheduler::TakeTurns() {
   woken_ = false;
   // A pass takes a token of each.
   const size_t most = std::min(engine_->options().max_sessions, engine_->options().ubatch_tokens);
+  std::vector<Turn*> taken;
   while (!waiting_.empty() && active_.size() < most) {
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
+    taken.push_back(active_.back().get());
   }
   num_active_ = active_.size();
-  return !stopping_;
+  const bool goes_on = !stopping_;
+  lock.unlock();
+  for (Turn* const turn : taken) FindBeginnings(turn);
+  return goes_on;
+}
+
+// Notes what the turns before this one have, or will have, of its prompt.
+void Scheduler::FindBeginnings(Turn* turn) const {
+  for (const std::shared_ptr<Turn>& other : active_) {
+    if (other.get() == turn) break;
+    const uint64_t num_tokens = SharedTokens(other->request_, other->session_, turn->request_);
+    if (num_tokens >= turn->session_.num_tokens() + kWorthSharing) {
+      turn->beginnings_.push_back({other.get(), num_tokens});
+    }
+  }
+  std::ranges::stable_sort(turn->beginnings_, std::ranges::greater(), &Turn::Beginning::num_tokens);
+}
+
+// Takes what other turns have read of the turn's prompt. True: one of them is to read more of it,
+// which is worth waiting for.
+bool Scheduler::AwaitsBeginning(Turn* turn) {
+  if (turn->num_run_ > 0) return false;
+  while (!turn->beginnings_.empty()) {
+    const auto [other, num_tokens] = turn->beginnings_.front();
+    const bool is_worth = num_tokens >= turn->session_.num_tokens() + kWorthSharing;
+    const uint64_t num_read = other->session_.num_tokens();
+    if (is_worth && num_read < num_tokens) {
+      const uint64_t num_missing = num_tokens - num_read;
+      uint64_t& num_wanted = other->num_wanted_;
+      num_wanted = num_wanted == 0 ? num_missing : std::min(num_wanted, num_missing);
+      turn->looks_ = true;  // The other turn may end before.
+      return true;
+    }
+    turn->beginnings_.erase(turn->beginnings_.begin());
+    if (!is_worth) continue;
+    if (auto fork = ForkOf(other->session_, num_tokens, PlanOf(*turn)))
+      GoOnFrom(*std::move(fork), turn);
+  }
+  if (!std::exchange(turn->looks_, false)) return false;
+  const TurnRequest& request = turn->request_;
+  const uint64_t num_known = turn->session_.num_tokens() + kWorthSharing - 1;
+  auto live = conversations_->ForkLive(request.tenant, request.prompt, num_known, PlanOf(*turn),
+                                       request.generate.prefill.window);
+  // A session that is not all in memory would hold up the pass.
+  if (live && !live->is_unread) GoOnFrom(std::move(live->session), turn);
+  return false;
+}
+
+// `session` has more of the turn's prompt than the turn's own session.
+void Scheduler::GoOnFrom(Session session, Turn* turn) {
+  const std::vector<TokenId>& prompt = turn->request_.prompt;
+  turn->rest_.assign(prompt.begin() + static_cast<std::ptrdiff_t>(session.num_tokens()),
+                     prompt.end());
+  turn->session_ = std::move(session);
+}
+
+// The turn's own plan, or that of its session.
+std::string Scheduler::PlanOf(const Turn& turn) {
+  const std::string& plan = turn.request_.plan;
+  return plan.empty() ? turn.session_.Explain().plan : plan;
+}
+
+// The tokens that the turn is to read next: all of the rest, unless others wait for fewer of them.
+uint64_t Scheduler::NumNext(const Turn& turn) {
+  const uint64_t num_rest = turn.rest().size();
+  return turn.num_wanted_ == 0 ? num_rest : std::min(num_rest, turn.num_wanted_);
 }
 
 void Scheduler::RemoveCancelled() {
-  active_.remove_if([this](const std::shared_ptr<Turn>& turn) {
-    if (!turn->cancelled()) return false;
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Remove destroys it.
+    if (!turn->cancelled()) continue;
     // Its reply is whole: the next pass ends it.
-    if (turn->finish_ && turn->awaited_.empty()) return false;
-    KeepCut(turn.get());
-    return true;
-  });
+    if (turn->finish_ && turn->awaited_.empty()) continue;
+    KeepCut(turn);
+    Remove(turn);
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
 }
@@ -161,8 +246,10 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
   std::vector<Turn*> prompts;
   uint64_t num_tokens = 0;  // Those of prompts that lack memory, too: they wait.
   double tpot = 0;
+  for (const std::shared_ptr<Turn>& turn : active_) turn->num_wanted_ = 0;
   for (const std::shared_ptr<Turn>& turn : active_) {
     if (!turn->decodes()) {
+      if (AwaitsBeginning(turn.get())) continue;
       num_tokens += turn->rest().size();
       if (turn->awaited_.empty()) prompts.push_back(turn.get());
     } else if (const double wished = turn->request_.tpot_seconds; wished > 0) {
@@ -195,11 +282,12 @@ void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vec
     if (turn->read_pass_ == 0) turn->read_pass_ = pass;  // It comes.
   }
   const auto take = [&](Turn* turn) {
-    room.tokens -= std::min(room.tokens, AddPromptPart(turn, room.tokens, parts));
+    const uint64_t most = std::min(room.tokens, NumNext(*turn));
+    room.tokens -= std::min(room.tokens, AddPromptPart(turn, most, parts));
   };
-  std::ranges::stable_sort(*prompts, {}, [](const Turn* turn) { return turn->rest().size(); });
+  std::ranges::stable_sort(*prompts, {}, [](const Turn* turn) { return NumNext(*turn); });
   const auto first_long = std::ranges::find_if(
-      *prompts, [&room](const Turn* turn) { return turn->rest().size() > room.tokens; });
+      *prompts, [&room](const Turn* turn) { return NumNext(*turn) > room.tokens; });
   const auto next = std::min_element(first_long, prompts->end(), [](const Turn* a, const Turn* b) {
     return a->read_pass_ < b->read_pass_;
   });
@@ -208,7 +296,7 @@ void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vec
     return take(long_one);
   }
   for (auto turn = prompts->begin(); turn != first_long; ++turn) {
-    if ((*turn)->rest().size() <= room.tokens) take(*turn);
+    if (NumNext(**turn) <= room.tokens) take(*turn);
   }
   if (long_one != nullptr && room.tokens >= room.chunk) take(long_one);
 }
@@ -319,7 +407,8 @@ bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& 
     if (!turn->request_.replies) return true;
     if (!Begin(turn)) return false;
   }
-  if (turn->finish_) return true;  // The pass ran the last token of its reply.
+  // The pass ran the last token of the reply, or of the prompt if the reply is to have none.
+  if (turn->finish_) return true;
   if (turn->cancelled()) return false;
   if (!logits.ok()) {
     Fail(turn, logits.status());
@@ -384,6 +473,9 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
 bool Scheduler::Begin(Turn* turn) {
   const TurnRequest& request = turn->request_;
   llama::GenerateOptions generate = request.generate;
+  if (request.ends_with_window) {
+    generate.max_tokens = std::min(generate.max_tokens, RoomForReply(*turn));
+  }
   generate.on_piece = [listener = turn->listener_.get()](std::string_view piece) {
     listener->OnText(piece);
     return true;
@@ -396,7 +488,16 @@ bool Scheduler::Begin(Turn* turn) {
   turn->reply_ = *std::move(reply);
   turn->reply_->SeePrompt(request.prompt);  // All of it: what was reused is chance.
   turn->listener_->OnStart(StartOf(*turn));
+  if (generate.max_tokens == 0) turn->finish_ = llama::FinishReason::kMaxTokens;
   return true;
+}
+
+// The tokens that the turn's window still takes behind its prompt; 1 at least.
+uint32_t Scheduler::RoomForReply(const Turn& turn) {
+  const uint64_t window = turn.request_.generate.prefill.window.window_tokens;
+  if (window == 0) return UINT32_MAX;
+  const uint64_t taken = std::min(llama::TokensOfWindow(turn.session_), window);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(window - taken, 1, UINT32_MAX));
 }
 
 // A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
@@ -424,7 +525,9 @@ void Scheduler::End(Turn* turn) {
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),
-       .first_token_seconds = turn->first_token_seconds_ - request.received_seconds,
+       .first_token_seconds = turn->first_token_seconds_ == 0
+                                  ? 0
+                                  : turn->first_token_seconds_ - request.received_seconds,
        .num_dropped_tokens = num_dropped});
   Remove(turn);
 }
@@ -456,7 +559,15 @@ void Scheduler::Fail(Turn* turn, const Status& status) {
 }
 
 void Scheduler::Remove(const Turn* turn) {
+  ForgetBeginningsOf(turn);
   active_.remove_if([turn](const std::shared_ptr<Turn>& other) { return other.get() == turn; });
+}
+
+void Scheduler::ForgetBeginningsOf(const Turn* turn) {
+  for (const std::shared_ptr<Turn>& other : active_) {
+    std::erase_if(other->beginnings_,
+                  [turn](const Turn::Beginning& beginning) { return beginning.turn == turn; });
+  }
 }
 
 }  // namespace attndb::server

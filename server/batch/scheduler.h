@@ -9,6 +9,9 @@
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
 //          stored is durable, and ends where there is no such thing.
+//          Prompts of a tenant that begin alike are run once: a turn that spares much by it waits
+//          until an earlier turn has read their common beginning, and goes on from a fork of that
+//          session. The earlier turn reads this beginning as if it had no more to read.
 //          The engine's next call overwrites the logits of a pass. So every turn of the pass takes
 //          its token first; sessions are kept and handed over after that.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
@@ -29,6 +32,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -85,6 +89,11 @@ class Scheduler {
 
   void Loop();
   bool TakeTurns();
+  void FindBeginnings(Turn* turn) const;
+  bool AwaitsBeginning(Turn* turn);
+  static void GoOnFrom(Session session, Turn* turn);
+  static std::string PlanOf(const Turn& turn);
+  static uint64_t NumNext(const Turn& turn);
   void RemoveCancelled();
   std::vector<Part> MakeParts();
   void ResumeTurns();
@@ -109,6 +118,7 @@ class Scheduler {
   void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
+  static uint32_t RoomForReply(const Turn& turn);
   void Leave(Turn* turn);
   void HandOver(Turn* turn);
   void End(Turn* turn);
@@ -116,6 +126,7 @@ class Scheduler {
   void KeepCut(Turn* turn);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);
+  void ForgetBeginningsOf(const Turn* turn);
 
   llama::LlamaEngine* const engine_;
   Conversations* const conversations_;

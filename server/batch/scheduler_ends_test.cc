@@ -367,6 +367,42 @@ TEST_F(SchedulerEndsTest, ANamedTurnWhoseLastTokenFailsIsNotStored) {
   EXPECT_EQ(Stored("talk"), stored);
 }
 
+TEST_F(SchedulerEndsTest, AReplyEndsWithItsWindow) {
+  BatchTest::Open();
+  StartScheduler();
+  for (const uint64_t num_tokens : {20u, 64u, 100u}) {
+    TurnRequest request =
+        Request("turn" + std::to_string(num_tokens), num_tokens, num_tokens, Greedy(1'000'000));
+    request.generate.prefill.window = {.window_tokens = 64};
+    request.ends_with_window = true;
+    const auto listener = Add(request);
+    ASSERT_TRUE(listener->AwaitEnd());
+    // Two halves of the window have left a prompt of 100 tokens.
+    const uint64_t num_left = num_tokens == 100 ? 100 - 2 * 32 : num_tokens;
+    EXPECT_EQ(listener->end()->num_tokens, std::max<uint64_t>(64 - num_left, 1)) << num_tokens;
+    EXPECT_EQ(listener->end()->finish, llama::FinishReason::kMaxTokens);
+    EXPECT_EQ(listener->end()->num_dropped_tokens, num_tokens == 100 ? 64u : 0u);
+  }
+}
+
+TEST_F(SchedulerEndsTest, APromptIsKeptWithoutAReply) {
+  BatchTest::Open();
+  StartScheduler();
+  for (const bool runs_last : {false, true}) {
+    TurnRequest request = Request(runs_last ? "named" : "turn", 50, 3, Greedy(0));
+    request.runs_last = runs_last;
+    const auto listener = Add(request);
+    ASSERT_TRUE(listener->AwaitEnd());
+    ATTNDB_ASSERT_OK(listener->error());
+    EXPECT_EQ(listener->end()->num_tokens, 0u);
+    EXPECT_EQ(listener->end()->finish, llama::FinishReason::kMaxTokens);
+    EXPECT_EQ(listener->end()->first_token_seconds, 0);
+    EXPECT_EQ(listener->num_tokens(), 0u);
+    EXPECT_EQ(listener->text(), "");
+    EXPECT_EQ(Stored(request.id), request.prompt);
+  }
+}
+
 // Its client has the whole reply, and may go before it hears of the end.
 TEST_F(SchedulerEndsTest, ANamedTurnWhoseReplyIsWholeIsStoredThoughItsClientLeaves) {
   BatchTest::Open();

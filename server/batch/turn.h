@@ -41,7 +41,7 @@ struct TurnStart {
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
   uint64_t num_tokens = 0;          // In the reply.
-  double first_token_seconds = 0;   // From the request to the first token.
+  double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
 };
 
@@ -73,6 +73,8 @@ struct TurnRequest {
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool replies = true;              // False: the prompt is read, and no more.
+  // The reply ends when the window is full. Without it the oldest tokens leave, and it goes on.
+  bool ends_with_window = false;
   double received_seconds = 0;
   double tpot_seconds = 0;  // What a token may take; 0: it does not say.
   // How it is stored, under `id` in any case; none: as conversations are.
@@ -114,15 +116,24 @@ class Turn {
  private:
   friend class Scheduler;
 
+  // What an earlier turn that is under way has, or will have, of this turn's prompt.
+  struct Beginning {
+    Turn* turn = nullptr;     // Not owned.
+    uint64_t num_tokens = 0;  // The first tokens of both prompts.
+  };
+
   const TurnRequest request_;
   Session session_;
-  const std::vector<TokenId> rest_;
+  std::vector<TokenId> rest_;
   const std::shared_ptr<TurnListener> listener_;
   std::atomic<bool> cancelled_ = false;
   std::shared_ptr<void> place_;
   std::function<void(uint64_t)> count_;
 
   // The scheduler's.
+  std::vector<Beginning> beginnings_;  // The longest first.
+  bool looks_ = true;        // Conversations may have more of the prompt than session_ has.
+  uint64_t num_wanted_ = 0;  // The next tokens of rest_, which other turns wait for; 0: none do.
   uint64_t num_run_ = 0;     // Tokens of rest_.
   uint64_t read_pass_ = 0;   // The last that took tokens of its prompt; first, that which met it.
   uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -50,18 +51,19 @@ Status ReadNumber(const Json& body, const char* field, double least, double most
 
 Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, int64_t least,
                                            int64_t most) {
-  const Json* const json = FindMember(body, field);
-  if (json == nullptr) return std::optional<int64_t>();
+  const Json* const found = FindMember(body, field);
+  if (found == nullptr) return std::optional<int64_t>();
+  const Json number = WholeNumber(*found);
   const bool fits =
-      json->is_number_integer() &&
-      (json->is_number_unsigned() ? json->get<uint64_t>() <= static_cast<uint64_t>(most)
-                                  : json->get<int64_t>() <= most) &&
-      json->get<int64_t>() >= least;
+      number.is_number_integer() &&
+      (number.is_number_unsigned() ? number.get<uint64_t>() <= static_cast<uint64_t>(most)
+                                   : number.get<int64_t>() <= most) &&
+      number.get<int64_t>() >= least;
   if (!fits) {
     return WrongValue(
-        field, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *json);
+        field, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *found);
   }
-  return std::optional(json->get<int64_t>());
+  return std::optional(number.get<int64_t>());
 }
 
 Status ReadText(const Json& body, const char* field, std::string* value) {
@@ -99,8 +101,8 @@ Status ReadSampler(const Json& body, TextRequest* request) {
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "repeat_penalty", 0.01, 10, &sampler.repeat_penalty));
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "frequency_penalty", -2, 2, &sampler.frequency_penalty));
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "presence_penalty", -2, 2, &sampler.presence_penalty));
-  ATTNDB_ASSIGN_OR_RETURN(const auto top_k, ReadInteger(body, "top_k", 0, 1 << 20));
-  if (top_k) sampler.top_k = static_cast<int32_t>(*top_k);
+  ATTNDB_ASSIGN_OR_RETURN(const auto top_k, ReadInteger(body, "top_k", INT32_MIN, 1 << 20));
+  if (top_k) sampler.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // 0 = off.
   ATTNDB_ASSIGN_OR_RETURN(const auto seed,
                           ReadInteger(body, "seed", std::numeric_limits<int64_t>::min(),
                                       std::numeric_limits<int64_t>::max()));
@@ -125,10 +127,13 @@ Status ReadStop(const Json& body, std::vector<std::string>* stop) {
   return Status::Ok();
 }
 
-Status ReadMaxTokens(const Json& body, uint32_t* max_tokens) {
+Status ReadMaxTokens(const Json& body, TextRequest* request) {
   for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
-    ATTNDB_ASSIGN_OR_RETURN(const auto value, ReadInteger(body, field, 1, INT32_MAX));
-    if (value) *max_tokens = static_cast<uint32_t>(*value);
+    ATTNDB_ASSIGN_OR_RETURN(const auto value, ReadInteger(body, field, -1, INT32_MAX));
+    if (!value) continue;
+    request->fills_window = *value < 0;
+    request->max_tokens.reset();
+    if (*value >= 0) request->max_tokens = static_cast<uint32_t>(*value);
   }
   return Status::Ok();
 }
@@ -165,7 +170,7 @@ Result<TextRequest> ParseCommon(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   ATTNDB_RETURN_IF_ERROR(CheckRefused(body));
   TextRequest request;
-  ATTNDB_RETURN_IF_ERROR(ReadMaxTokens(body, &request.max_tokens));
+  ATTNDB_RETURN_IF_ERROR(ReadMaxTokens(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadStop(body, &request.stop));
   ATTNDB_RETURN_IF_ERROR(ReadSampler(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadStream(body, &request));

@@ -10,6 +10,7 @@
 #define ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,9 @@ struct TextRequest {
   // For a bare completion: one of them is not empty.
   std::string prompt;
   std::vector<TokenId> prompt_tokens;  // Ids from 0 on, of any vocabulary.
-  uint32_t max_tokens = 0;             // 0: it does not say.
+  // 0: the prompt is read and stored, and no reply begins. None: it does not say.
+  std::optional<uint32_t> max_tokens;
+  bool fills_window = false;  // "max_tokens" -1: the reply may go on until the window is full.
   std::vector<std::string> stop;
   llama::SamplerOptions sampler = kDefaultSampler;
   bool has_seed = false;  // False: sampler.seed is any.

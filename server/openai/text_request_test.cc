@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <string>
 #include <vector>
 
@@ -51,7 +53,8 @@ void ExpectRefused(const std::string& field, const std::string& value) {
 
 TEST(TextRequestTest, WhatIsNotSaidHasItsDefault) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, Chat(""));
-  EXPECT_EQ(request.max_tokens, 0u);
+  EXPECT_EQ(request.max_tokens, std::nullopt);
+  EXPECT_FALSE(request.fills_window);
   EXPECT_THAT(request.stop, IsEmpty());
   EXPECT_FALSE(request.has_seed);
   EXPECT_FALSE(request.stream);
@@ -102,7 +105,7 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "response_format"}) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
                                 Chat("\"" + std::string(field) + "\":null"));
-    EXPECT_EQ(request.max_tokens, 0u) << field;
+    EXPECT_EQ(request.max_tokens, std::nullopt) << field;
     EXPECT_EQ(request.sampler.temperature, kDefaultSampler.temperature) << field;
     EXPECT_FALSE(request.has_seed) << field;
   }
@@ -147,11 +150,12 @@ TEST(TextRequestTest, NumbersBeyondTheirBoundsAreRefused) {
     ExpectRefused(field, "-2.1");
     ExpectRefused(field, "2.1");
   }
-  for (const char* const value : {"-1", "1048577", "1.5", "18446744073709551615"}) {
+  for (const char* const value : {"-2147483649", "1048577", "1.5", "18446744073709551615"}) {
     ExpectRefused("top_k", value);
   }
   for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
-    for (const char* const value : {"0", "-1", "2147483648", "1.5", "18446744073709551615"}) {
+    for (const char* const value :
+         {"-2", "-2.0", "2147483648", "2147483648.0", "1.5", "1e300", "18446744073709551615"}) {
       ExpectRefused(field, value);
     }
   }
@@ -208,6 +212,41 @@ TEST(TextRequestTest, SeedsOf64BitsAreTaken) {
 TEST(TextRequestTest, TheNewNameOfMaxTokensPrevails) {
   EXPECT_EQ(Chat(R"("max_tokens":5)")->max_tokens, 5u);
   EXPECT_EQ(Chat(R"("max_completion_tokens":7,"max_tokens":5)")->max_tokens, 7u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest fills,
+                              Chat(R"("max_completion_tokens":-1,"max_tokens":5)"));
+  EXPECT_TRUE(fills.fills_window);
+  EXPECT_EQ(fills.max_tokens, std::nullopt);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest limited,
+                              Chat(R"("max_completion_tokens":7,"max_tokens":-1)"));
+  EXPECT_FALSE(limited.fills_window);
+  EXPECT_EQ(limited.max_tokens, 7u);
+}
+
+TEST(TextRequestTest, NoReplyAndOneThatFillsTheWindowCanBeAskedFor) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest none, Chat(R"("max_tokens":0)"));
+  EXPECT_EQ(none.max_tokens, 0u);
+  EXPECT_FALSE(none.fills_window);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest full, Chat(R"("max_tokens":-1)"));
+  EXPECT_EQ(full.max_tokens, std::nullopt);
+  EXPECT_TRUE(full.fills_window);
+}
+
+TEST(TextRequestTest, ATopKBelowOneIsOff) {
+  for (const char* const value : {"0", "-1", "-2147483648", "-1.0"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, Chat("\"top_k\":" + std::string(value)));
+    EXPECT_EQ(request.sampler.top_k, 0) << value;
+  }
+}
+
+TEST(TextRequestTest, WholeNumbersMayHaveAPoint) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
+                              Chat(R"("max_tokens":40.0,"top_k":1e1,"seed":-7.0,"n":1.0)"));
+  EXPECT_EQ(request.max_tokens, 40u);
+  EXPECT_EQ(request.sampler.top_k, 10);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest same, Chat(R"("seed":-7)"));
+  EXPECT_EQ(request.sampler.seed, same.sampler.seed);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json ids, ParseJson(R"({"prompt":[1.0,2]})"));
+  EXPECT_THAT(ParseCompletion(ids)->prompt_tokens, ElementsAre(1, 2));
 }
 
 TEST(TextRequestTest, StopsAreOneTextOrSeveral) {

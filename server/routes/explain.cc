@@ -50,8 +50,7 @@ Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
     subject.next = {subject.tokens.back()};
     subject.tokens.pop_back();
   }
-  const uint64_t window = service.options.window_tokens > 0 ? service.options.window_tokens
-                                                            : service.engine->info().max_context;
+  const uint64_t window = WindowTokens(service);
   const uint64_t most = window > 0 ? std::min(window, kMaxWeighedTokens) : kMaxWeighedTokens;
   if (subject.tokens.size() <= most) return subject;
   return Status::InvalidArgument(Counted(subject.tokens.size(), "token") + ", expected at most " +

@@ -39,17 +39,17 @@ class ImportListener final : public TurnListener {
  public:
   // `held` is let go when all is stored.
   ImportListener(Service* service, std::shared_ptr<ProgressAnswer> answer, std::string name,
-                 uint64_t num_reused, DBStats before, std::shared_ptr<void> held)
+                 uint64_t num_tokens, DBStats before, std::shared_ptr<void> held)
       : service_(service),
         answer_(std::move(answer)),
         name_(std::move(name)),
-        num_reused_(num_reused),
+        num_tokens_(num_tokens),
         before_(std::move(before)),
         held_(std::move(held)),
         start_seconds_(MonotonicSeconds()) {}
 
   void OnProgress(uint64_t num_run, uint64_t num_to_run) override {
-    answer_->Progress(num_reused_ + num_run, num_reused_ + num_to_run);
+    answer_->Progress(num_tokens_ - num_to_run + num_run, num_tokens_);
   }
   void OnStart(const TurnStart& start) override {
     start_ = start;
@@ -92,7 +92,7 @@ class ImportListener final : public TurnListener {
   Service* const service_;
   const std::shared_ptr<ProgressAnswer> answer_;
   const std::string name_;
-  const uint64_t num_reused_;
+  const uint64_t num_tokens_;
   const DBStats before_;
   const std::shared_ptr<void> held_;
   const double start_seconds_;
@@ -192,10 +192,10 @@ Status Import(Service* service, const Call& call) {
   turn.store = asked.store;
   // The token that is sampled behind the text is not run, so that it is not stored.
   turn.generate.max_tokens = 1;
-  const uint64_t num_reused = tokens.size() - start.rest.size();
+  const uint64_t num_tokens = tokens.size();
   turn.prompt = std::move(tokens);
   auto listener = std::make_shared<ImportListener>(service, std::move(answer), asked.store.name,
-                                                   num_reused, std::move(before), std::move(held));
+                                                   num_tokens, std::move(before), std::move(held));
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
                                              std::move(start.rest), std::move(listener)),

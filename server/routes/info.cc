@@ -98,6 +98,21 @@ void AddMemory(const Service& service, const Result<DBStats>& stats, std::vector
                       AsDouble(ResidentBytes())});
 }
 
+Json ModelJson(const Service& service) {
+  const llama::ModelInfo& info = service.engine->info();
+  return {{"id", service.options.model_id},
+          {"object", "model"},
+          {"created", service.started},
+          {"owned_by", "attndb"},
+          {"meta",
+           {{"name", info.name},
+            {"description", info.description},
+            {"n_params", info.num_parameters},
+            {"size", info.file_bytes},
+            {"n_vocab", info.vocab_size},
+            {"n_ctx_train", info.trained_context}}}};
+}
+
 Result<Json> Tokenized(const llama::LlamaEngine& engine, const std::string& text) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
   ATTNDB_ASSIGN_OR_RETURN(const TokenizeRequest request, ParseTokenize(body));
@@ -128,19 +143,15 @@ void AnswerReady(Service* service, Call call) {
 }
 
 void AnswerModels(Service* service, Call call) {
-  const llama::ModelInfo& info = service->engine->info();
-  const Json model = {{"id", service->options.model_id},
-                      {"object", "model"},
-                      {"created", service->started},
-                      {"owned_by", "attndb"},
-                      {"meta",
-                       {{"name", info.name},
-                        {"description", info.description},
-                        {"n_params", info.num_parameters},
-                        {"size", info.file_bytes},
-                        {"n_vocab", info.vocab_size},
-                        {"n_ctx_train", info.trained_context}}}};
-  Send(service, call, {{"object", "list"}, {"data", Json::array({model})}});
+  Send(service, call, {{"object", "list"}, {"data", Json::array({ModelJson(*service)})}});
+}
+
+void AnswerModel(Service* service, Call call, const std::string& id) {
+  const std::string& model_id = service->options.model_id;
+  if (id == model_id) return Send(service, call, ModelJson(*service));
+  AnswerCall(service, call,
+             ErrorResponse(Status::NotFound("there is no model " + Shown(id) +
+                                            "; this server runs " + Shown(model_id))));
 }
 
 void AnswerMetrics(Service* service, Call call) {

@@ -2,6 +2,8 @@
 #ifndef ATTNDB_SERVER_ROUTES_INFO_H_
 #define ATTNDB_SERVER_ROUTES_INFO_H_
 
+#include <string>
+
 #include "server/service.h"
 
 namespace attndb::server {
@@ -12,6 +14,8 @@ void AnswerHealth(Service* service, Call call);
 // the server stops.
 void AnswerReady(Service* service, Call call);
 void AnswerModels(Service* service, Call call);
+// The one model by its id; 404 for any other id.
+void AnswerModel(Service* service, Call call, const std::string& id);
 void AnswerMetrics(Service* service, Call call);
 // {"content": TEXT, "add_special": false, "parse_special": false} -> {"tokens": [...]}
 void AnswerTokenize(Service* service, Call call);

@@ -25,7 +25,7 @@ const char* TypeOf(std::string_view name) {
 
 void AnswerPage(Service* service, Call call) {
   std::string_view name = call.request->path;
-  name = name == "/" ? kIndex : name.substr(kPageFolder.size());
+  name = name.starts_with(kPageFolder) ? name.substr(kPageFolder.size()) : kIndex;
   const auto is_name = [name](const PageFile& file) { return file.name == name; };
   const auto files = PageFiles();
   const auto file = std::find_if(files.begin(), files.end(), is_name);

@@ -89,6 +89,7 @@ class TextCall {
     ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    turn.ends_with_window = asked_.fills_window || !asked_.truncate;
     turn.id = NewTurnId(prompt.digest);
     turn.cut_id = turn.id;  // A name is of whole turns.
     if (!asked_.store_as.empty()) {
@@ -102,7 +103,9 @@ class TextCall {
     turn.tpot_seconds = TpotSeconds();
     turn.plan = PlanOf(turn.tpot_seconds);
     ATTNDB_ASSIGN_OR_RETURN(Continuation start,
-                            service_->conversations->Start(tenant, prompt.tokens, turn.plan));
+                            service_->conversations->Start(tenant, prompt.tokens, turn.plan,
+                                                           turn.generate.prefill.window));
+    LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
     return Schedule(std::move(turn), std::move(start));
   }
@@ -153,10 +156,8 @@ class TextCall {
   }
 
   Result<llama::WindowOptions> WindowFor(const Prompt& prompt) const {
-    const uint64_t meant_for = service_->engine->info().max_context;
     llama::WindowOptions window;
-    window.window_tokens =
-        service_->options.window_tokens > 0 ? service_->options.window_tokens : meant_for;
+    window.window_tokens = WindowTokens(*service_);
     const uint64_t most = window.window_tokens / 4;
     const bool keeps_system = prompt.num_system > 0 && prompt.num_system <= most;
     window.keep_first = keeps_system ? prompt.num_system : std::min(kSinkTokens, most);
@@ -167,26 +168,45 @@ class TextCall {
 
   Result<llama::GenerateOptions> GenerateOptionsFor(const Prompt& prompt) const {
     llama::GenerateOptions generate;
-    generate.max_tokens = asked_.max_tokens > 0 ? asked_.max_tokens : service_->options.max_tokens;
     generate.stop = asked_.stop;
     generate.ignore_end = asked_.ignore_end;
     generate.sampler = asked_.sampler;
     if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
     ATTNDB_ASSIGN_OR_RETURN(generate.prefill.window, WindowFor(prompt));
-    ATTNDB_RETURN_IF_ERROR(CheckFits(prompt, generate));
+    generate.max_tokens = MaxTokensFor(generate.prefill.window.window_tokens);
+    ATTNDB_RETURN_IF_ERROR(CheckFits(prompt, generate.prefill.window));
     return generate;
   }
 
-  // Messages before the last one, which would be cut in the middle.
+  uint32_t MaxTokensFor(uint64_t window_tokens) const {
+    if (asked_.max_tokens) return *asked_.max_tokens;
+    if (!asked_.fills_window) return service_->options.max_tokens;
+    constexpr uint64_t kMost = INT32_MAX;
+    return static_cast<uint32_t>(window_tokens > 0 ? std::min(window_tokens, kMost) : kMost);
+  }
+
+  // A request that names no max_tokens is not refused for the default: its reply is as long as
+  // memory can be promised for beside the `num_rest` tokens of its prompt.
+  void LimitToMemory(uint64_t num_rest, llama::GenerateOptions* generate) const {
+    const uint64_t window = generate->prefill.window.window_tokens;
+    const uint64_t promisable = PromisableTokens(*service_);
+    if (asked_.max_tokens || (window > 0 && window <= promisable)) return;
+    const uint64_t most = std::max<uint64_t>(promisable - std::min(num_rest, promisable), 1);
+    generate->max_tokens = static_cast<uint32_t>(std::min<uint64_t>(generate->max_tokens, most));
+  }
+
+  // Messages before the last one, which would be cut in the middle. A reply may be longer than the
+  // window: its oldest tokens left while it was made, and do so again.
   Status CheckMessages(uint64_t window_tokens) const {
     for (size_t i = 0; i + 1 < asked_.messages.size(); ++i) {
-      const std::string& content = asked_.messages[i].content;
-      if (content.size() < window_tokens) continue;  // A token has a byte or more.
+      const auto& [role, content] = asked_.messages[i];
+      // A token has a byte or more.
+      if (role == kAssistantRole || content.size() <= window_tokens) continue;
       llama::TokenizeLimits limits;
       limits.max_tokens = window_tokens;
       ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                               service_->engine->Tokenize(content, false, false, limits));
-      if (tokens.size() < window_tokens) continue;
+      if (tokens.size() <= window_tokens) continue;
       return Status::InvalidArgument("messages[" + std::to_string(i) +
                                      "] has more tokens than the model's window of " +
                                      Counted(window_tokens, "token") + " takes");
@@ -194,19 +214,24 @@ class TextCall {
     return Status::Ok();
   }
 
-  Status CheckFits(const Prompt& prompt, const llama::GenerateOptions& generate) const {
-    const llama::WindowOptions& window = generate.prefill.window;
+  Status CheckFits(const Prompt& prompt, const llama::WindowOptions& window) const {
     if (window.window_tokens == 0) return Status::Ok();
     ATTNDB_RETURN_IF_ERROR(CheckMessages(window.window_tokens));
     const std::string size = Counted(window.window_tokens, "token");
-    if (prompt.num_last + window.keep_first >= window.window_tokens) {
-      return Status::InvalidArgument("the last message has " + Counted(prompt.num_last, "token") +
-                                     ", more than the model's window of " + size + " takes");
+    // The tokens in front stay. They are the message's own if nothing stands before it.
+    const uint64_t num_prompt = prompt.tokens.size();
+    const uint64_t num_in_front =
+        std::min<uint64_t>(window.keep_first, num_prompt - std::min(num_prompt, prompt.num_last));
+    if (prompt.num_last + num_in_front > window.window_tokens) {
+      return Status::InvalidArgument(
+          "the last message has " + Counted(prompt.num_last, "token") +
+          (num_in_front > 0 ? " and the first " + FormatCount(num_in_front) + " stay" : "") +
+          ", more than the model's window of " + size + " takes");
     }
     if (asked_.truncate) return Status::Ok();
-    const uint64_t needed = prompt.tokens.size() + (asked_.max_tokens > 0 ? asked_.max_tokens : 1);
+    const uint64_t needed = num_prompt + asked_.max_tokens.value_or(1);
     if (needed <= window.window_tokens) return Status::Ok();
-    return Status::InvalidArgument("the prompt has " + Counted(prompt.tokens.size(), "token") +
+    return Status::InvalidArgument("the prompt has " + Counted(num_prompt, "token") +
                                    ", and with its answer does not fit the window of " + size +
                                    "; \"overflow\": \"truncate\" lets its oldest go");
   }

@@ -144,6 +144,8 @@ void MemoryGate::Close() {
   for (const State::Waiting& one : waiting) one.go(nullptr);
 }
 
+uint64_t MemoryGate::limit_bytes() const { return state_->limit_bytes; }
+
 size_t MemoryGate::num_waiting() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->waiting.size();

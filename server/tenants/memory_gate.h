@@ -57,6 +57,7 @@ class MemoryGate {
   // Lets those who wait know, here, and lets nobody in any more.
   void Close();
 
+  uint64_t limit_bytes() const;  // 0: no limit.
   size_t num_waiting() const;
   uint64_t num_held_bytes() const;
 

@@ -61,11 +61,26 @@ class ChatTest(OverflowCase):
         num_dropped = self.run_json("describe", "long")["num_dropped"]
         self.assertEqual(num_dropped % (WINDOW // 2), 0)
         self.assertGreater(num_dropped, 0)
-        done = self.run_json("ask", "-c", "long", "Who are you?", "--max-tokens", 8)
-        self.assertEqual(done["dropped"], [])
+        within = ("ask", "-c", "long", "--window", WINDOW)
+        done = self.run_json(*within, "Who are you?", "--max-tokens", 8)
         self.assertEqual(done["reused_tokens"], self.num_tokens("long"))
-        self.assert_fails(USAGE, "ask", "-c", "long", "Who?", "--check",
+        self.assert_fails(USAGE, *within, "Who?", "--check",
                           says=[f"{num_dropped} of the context's tokens have left it"])
+
+    def test_a_larger_window_has_again_what_a_smaller_one_lost(self):
+        self.chat("long", QUESTIONS)
+        num_tokens = self.num_tokens("long")
+        first_cut = self.run_json("describe", "long")["cuts"][0]["at"]
+        asked = self.run_json("ask", "-c", "long", "Who are you?", "--max-tokens", 8, "--plan",
+                              "full", "--check")
+        self.assertEqual(asked["dropped"], [])
+        self.assertEqual(asked["reused_tokens"], first_cut - 1)
+        self.assertGreater(asked["new_tokens"], num_tokens - first_cut)
+        # A chat that goes on stores what it has run.
+        stdin = "Who are you?\n"
+        turn = self.run_json("chat", "--name", "long", "--max-tokens", 8, stdin=stdin)["turns"][0]
+        self.assertEqual(turn["reused_tokens"], first_cut - 1)
+        self.assertEqual(self.run_json("describe", "long")["num_dropped"], 0)
 
     def test_it_is_said_once_a_turn_on_stderr(self):
         chat = ("chat", "-c", "skerry", "--max-tokens", 60, "--window", WINDOW)

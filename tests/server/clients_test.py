@@ -37,6 +37,7 @@ class TestOpenAi:
         models = list(client.models.list())
         assert [model.id for model in models] == [server.model] == ["smollm2"]
         assert models[0].object == "model"
+        assert client.models.retrieve("smollm2") == models[0]
 
     def test_chats(self, client):
         answer = self.ask(client)
@@ -116,7 +117,7 @@ class TestOpenAi:
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"logprobs": True}, "logprobs"),
         ({"temperature": -1}, "temperature"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "wizard"),
         ({"messages": [{"role": "user", "content": [

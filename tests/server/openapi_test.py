@@ -29,6 +29,11 @@ def operations():
             for method, operation in item.items() if method in METHODS}
 
 
+def filled(server, path):
+    """The path with a context and the model in it."""
+    return path.replace("{id}", NAME).replace("{model}", server.model)
+
+
 def validator(schema):
     return fastjsonschema.compile({**schema, "components": DOCUMENT["components"]})
 
@@ -54,11 +59,12 @@ class TestRoutes:
                  for method, path in re.findall(r'Route\{"([A-Z]+)", "([^"]+)"', source)
                  if path not in PAGES}
         table |= {(method, CONTEXTS + "/{id}") for method in ("get", "post", "delete")}
+        table |= {("get", "/models/{model}"), ("get", "/v1/models/{model}")}
         assert table == set(operations())
 
     def test_a_path_allows_the_methods_that_are_documented(self, served):
         for path, item in DOCUMENT["paths"].items():
-            status, headers, _ = served.request("PATCH", path.replace("{id}", NAME))
+            status, headers, _ = served.request("PATCH", filled(served, path))
             assert status == 405, path
             assert set(headers["Allow"].lower().split(", ")) == METHODS & set(item), path
 
@@ -101,6 +107,7 @@ CHAT = {"messages": [server_case.user("Say hi.")], "max_tokens": 4}
 CASES = [
     ("get", "/health", None, 200), ("get", "/v1/health", None, 200), ("get", "/ready", None, 200),
     ("get", "/models", None, 200), ("get", "/v1/models", None, 200),
+    ("get", "/models/{model}", None, 200), ("get", "/v1/models/{model}", None, 200),
     ("post", "/v1/chat/completions", CHAT, 200), ("post", "/chat/completions", CHAT, 200),
     ("post", "/v1/chat/completions", {**CHAT, "context": NAME, "store_as": "talk"}, 200),
     ("post", "/v1/chat/completions", {**CHAT, "context": "nobody-wrote-this"}, 404),
@@ -143,7 +150,7 @@ def request_schema(method, path):
 def test_an_answer_has_its_shape(served, method, path, body, status):
     if body is not None:
         validator(request_schema(method, path))(body)
-    found, headers, text = served.request(method.upper(), path.replace("{id}", NAME), body)
+    found, headers, text = served.request(method.upper(), filled(served, path), body)
     assert found == status, text
     assert headers["X-Request-Id"]
     validator(answer_schema(method, path, status))(json.loads(text))
@@ -158,7 +165,7 @@ def test_each_operation_has_a_case():
     ("/v1/chat/completions", {"messages": []}),
     ("/v1/chat/completions", {**CHAT, "temperature": -1}),
     ("/v1/chat/completions", {**CHAT, "messages": [{"role": "wizard", "content": "x"}]}),
-    ("/v1/chat/completions", {**CHAT, "max_tokens": 0}),
+    ("/v1/chat/completions", {**CHAT, "max_tokens": -2}),
     ("/v1/chat/completions", {**CHAT, "overflow": "explode"}),
     ("/v1/completions", {"prompt": ""}),
     ("/v1/completions", {"prompt": []}),

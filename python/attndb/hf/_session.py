@@ -13,6 +13,8 @@ from attndb._checked import I64, checked, found
 from attndb._context import Context
 from attndb._db import DB
 from attndb._errors import FailedPreconditionError, InvalidArgumentError
+from attndb._session import Session
+from attndb._spec import ModelSpec
 from attndb.hf._binding import binding_of
 from attndb.hf._cache import AttndbCache
 from attndb.hf._step_plan import Row, left_padding
@@ -51,7 +53,8 @@ def create_session(
     fit, the oldest tokens leave, so that ``keep_ratio`` of max_length is left; the first
     ``keep_first`` stay (:meth:`attndb.Session.drop_oldest`). Columns and positions go on, so that
     the model's own RoPE must be right there: its angles are float32, off by some .04 in logits at
-    100,000. None: no limit.
+    100,000. None: no limit. Tokens that an earlier, smaller ``max_length`` dropped are left to run
+    if the prompt fits.
 
     Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
     UnsupportedError (padding elsewhere than on the left), and what db.create_session raises.
@@ -67,9 +70,11 @@ def create_session(
     try:
         for r, pad in enumerate(pads):
             prompt = ids[r, pad:].tolist()
-            session, _ = db.create_session(
+            session = _start(
+                db,
                 spec,
                 prompt,
+                window,
                 context=context,
                 reuse=reuse,
                 plan=plan if plan is not None else binding.plan,
@@ -88,6 +93,20 @@ def create_session(
         raise
     cache = AttndbCache(binding, weakref.ref(model), db, spec, rows, num_columns, window)
     return cache, {"input_ids": ids, "attention_mask": mask.to(torch.int64)}
+
+
+def _start(
+    db: DB, spec: ModelSpec, prompt: list[int], window: Window | None, **options: Any
+) -> Session:
+    """A session of the prompt. Tokens that an earlier, smaller max_length dropped are left to run
+    if the prompt fits into this one."""
+    session, _ = db.create_session(spec, prompt, **options)
+    fits = window is None or len(prompt) <= window.max_length
+    if session.num_dropped == 0 or not fits:
+        return session
+    session.close()
+    session, _ = db.create_session(spec, prompt, truncated=False, **options)
+    return session
 
 
 @checked

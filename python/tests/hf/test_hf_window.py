@@ -198,6 +198,28 @@ def test_a_forward_that_fails_behind_a_drop_goes_back_to_its_begin(
             assert torch.equal(found, model(more, past_key_values=again).logits)
 
 
+@pytest.mark.parametrize("max_length", [None, 80])
+def test_a_cut_does_not_outlive_the_length_that_made_it(
+    db: attndb.DB, model: Any, max_length: int | None
+) -> None:
+    cache, given = attndb.hf.create_session(db, model, make_prompt(40), max_length=64)
+    with cache:
+        made = generate(model, given["input_ids"], past_key_values=cache, max_new_tokens=36)
+        assert cache.session.num_dropped > 0
+        at = cache.session.cuts[0].at
+        cache.store(made.sequences, name="long")
+    more = torch.cat([made.sequences, make_prompt(3, seed=9)], dim=1)
+    assert 64 < more.shape[1] <= 80
+    again, given = attndb.hf.create_session(db, model, more, max_length=max_length)
+    whole, _ = attndb.hf.create_session(db, model, more, reuse=False)
+    with torch.no_grad(), again, whole:
+        assert again.num_reused in (at - 1, at)
+        found = model(**given, past_key_values=again).logits[:, -1]
+        assert again.session.num_dropped == 0
+        expected = model(more, past_key_values=whole).logits[:, -1]
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-3)
+
+
 def test_what_never_fits_is_named(db: attndb.DB, model: Any) -> None:
     ids = make_prompt(124)
     cache, given = attndb.hf.create_session(db, model, ids, max_length=48)

@@ -1,0 +1,298 @@
+// Goal:   a request may use all of its window; clients get what they ask for in the forms in which
+//         they ask; a default that memory has no room for refuses nothing.
+// Method: a server on a tiny random model, asked over HTTP with ids of tokens, so that each prompt
+//         has an exact length.
+#include "server/routes/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/http/client.h"
+#include "server/http/http_test_util.h"
+#include "server/json.h"
+#include "server/server.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kWindow = 64;
+constexpr uint64_t kChatWindow = 256;  // The markup of a message alone takes some 70 tokens.
+
+class TextTest : public ::testing::Test {
+ protected:
+  struct Answer {
+    int status = 0;
+    std::map<std::string, std::string> headers;
+    std::string body;
+
+    Json json() const {
+      const Result<Json> parsed = ParseJson(body);
+      EXPECT_THAT(parsed, ::attndb::test::IsOk()) << body;
+      return parsed.ok() ? *parsed : Json::object();
+    }
+    std::string error() const { return json()["error"]["message"].get<std::string>(); }
+    uint64_t usage(const char* field) const { return json()["usage"][field].get<uint64_t>(); }
+    uint64_t cached() const {
+      return json()["usage"]["prompt_tokens_details"]["cached_tokens"].get<uint64_t>();
+    }
+    std::string finish() const { return json()["choices"][0]["finish_reason"].get<std::string>(); }
+  };
+
+  void Start(uint64_t window_tokens = kWindow, uint64_t memory_bytes = 0) {
+    llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
+    engine.cache_dir = directory_.File("cache");
+    ServerOptions options;
+    options.listener.port = 0;
+    options.plan = "full";
+    options.model_id = "tiny/model";
+    options.window_tokens = window_tokens;
+    DBOptions db = {.host_memory_bytes = memory_bytes};
+    if (memory_bytes > 0) db.query_sample = 0;
+    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel("llama_spm"), engine),
+                                *DB::Open(directory_.File("store"), db), options);
+    ATTNDB_ASSERT_OK(server.status());
+    server_ = *std::move(server);
+  }
+  void Restart(uint64_t window_tokens) {
+    server_->Stop(kPatience);
+    server_.reset();
+    Start(window_tokens);
+  }
+
+  Answer Ask(const std::string& method, const std::string& path, const std::string& body) const {
+    auto client = Client::Make({.url = "http://127.0.0.1:" + std::to_string(server_->port()),
+                                .silence_timeout = kPatience});
+    EXPECT_THAT(client, ::attndb::test::IsOk());
+    Result<ClientAnswer> sent = (*client)->Send({.method = method, .path = path, .body = body});
+    EXPECT_THAT(sent, ::attndb::test::IsOk());
+    return {sent->status, std::move(sent->headers), std::move(sent->body)};
+  }
+  Answer Complete(const std::vector<TokenId>& prompt, Json fields) const {
+    fields["prompt"] = prompt;
+    fields["ignore_eos"] = true;
+    fields["temperature"] = 0;
+    return Ask("POST", "/v1/completions", ToText(fields));
+  }
+  Answer Chat(const Json& messages, Json fields) const {
+    fields["messages"] = messages;
+    fields["ignore_eos"] = true;
+    fields["temperature"] = 0;
+    return Ask("POST", "/v1/chat/completions", ToText(fields));
+  }
+  // Ids of a prompt, other ones for another seed.
+  static std::vector<TokenId> Ids(size_t count, uint64_t seed = 1) {
+    return llama::RandomIds(count, seed, 250);
+  }
+
+  ::attndb::test::TempDir directory_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(TextTest, APromptMayFillTheWindow) {
+  Start();
+  for (size_t num_tokens = kWindow - 5; num_tokens <= kWindow; ++num_tokens) {
+    const Answer answer = Complete(Ids(num_tokens, num_tokens), {{"max_tokens", 3}});
+    ASSERT_EQ(answer.status, 200) << num_tokens << " " << answer.body;
+    EXPECT_EQ(answer.usage("completion_tokens"), 3u) << num_tokens;
+  }
+  const Answer whole = Complete(Ids(kWindow - 3, 99), {{"max_tokens", 3}, {"overflow", "refuse"}});
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_FALSE(whole.headers.contains("x-attndb-dropped"));
+  const Answer beyond = Complete(Ids(kWindow + 1), {{"max_tokens", 1}});
+  EXPECT_EQ(beyond.status, 400);
+  EXPECT_THAT(beyond.error(), HasSubstr("has 65 tokens, more than the model's window of 64"));
+}
+
+// Behind others, the last message has the window but for what stays in front.
+TEST_F(TextTest, TheLastMessageMayFillWhatIsLeftOfTheWindow) {
+  Start(kChatWindow);
+  const Json first = {{"role", "user"}, {"content", "a"}};
+  const Json reply = {{"role", "assistant"}, {"content", "b"}};
+  int num_answered = 0;
+  for (size_t num_bytes = 100; num_bytes < 2 * kChatWindow; ++num_bytes) {
+    const std::string text(num_bytes, 'a');
+    const Json last = {{"role", "user"}, {"content", text}};
+    const Answer answer = Chat(Json::array({first, reply, last}), {{"max_tokens", 0}});
+    if (answer.status == 200) {
+      ++num_answered;
+      continue;
+    }
+    ASSERT_EQ(answer.status, 400) << answer.body;
+    // It says what is so: what it counts is one more than the window.
+    EXPECT_THAT(answer.error(), HasSubstr("has " + std::to_string(kChatWindow - 3) +
+                                          " tokens and the first 4 stay, more than the model's "
+                                          "window of 256 tokens"));
+    break;
+  }
+  EXPECT_GT(num_answered, 0);
+}
+
+TEST_F(TextTest, AReplyLongerThanTheWindowCanBeGoneOnFrom) {
+  Start(kChatWindow);
+  const Json question = {{"role", "user"}, {"content", "Hi"}};
+  const Answer answer = Chat(Json::array({question}), {{"max_tokens", 2 * kChatWindow}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json reply = answer.json()["choices"][0]["message"];
+  ASSERT_GT(reply["content"].get<std::string>().size(), kChatWindow);
+  const Json talk = Json::array({question, reply, {{"role", "user"}, {"content", "And?"}}});
+  for (const bool restarts : {false, true}) {
+    if (restarts) Restart(kChatWindow);
+    const Answer next = Chat(talk, {{"max_tokens", 2}});
+    EXPECT_EQ(next.status, 200) << next.body;
+  }
+  // Nobody gave this one: it would be cut in the middle.
+  const Json long_one = {{"role", "user"}, {"content", std::string(2 * kChatWindow, 'x')}};
+  const Answer cut = Chat(Json::array({long_one, reply, question}), {{"max_tokens", 2}});
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_THAT(cut.error(), HasSubstr("messages[0] has more tokens than the model's window of 256"));
+}
+
+TEST_F(TextTest, ALargerWindowHasAgainWhatASmallerOneLost) {
+  Start();
+  const Answer first = Complete(Ids(40), {{"max_tokens", 60}, {"store_as", "talk"}});
+  ASSERT_EQ(first.status, 200) << first.body;
+  ASSERT_EQ(first.usage("dropped_tokens"), kWindow) << "a half twice";
+  Restart(4096);
+  for (const char* const overflow : {"refuse", "truncate"}) {
+    const Answer next =
+        Complete({7, 8, 9}, {{"context", "talk"}, {"overflow", overflow}, {"max_tokens", 2}});
+    ASSERT_EQ(next.status, 200) << next.body;
+    EXPECT_EQ(next.usage("prompt_tokens"), 103u);
+    EXPECT_FALSE(next.headers.contains("x-attndb-dropped")) << next.body;
+  }
+}
+
+// A token's K and V take 256 bytes. A sixteenth of the memory is promised to nobody.
+TEST_F(TextTest, ADefaultThatMemoryCannotPromiseIsLowered) {
+  constexpr uint64_t kMemory = uint64_t{512} << 10;
+  constexpr uint64_t kPromisable = kMemory / 16 * 15 / 256;
+  Start(4096, kMemory);
+  ASSERT_EQ(server_->max_tokens(), kPromisable / 2);
+  const Answer answer = Complete(Ids(30), Json::object());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.usage("completion_tokens"), kPromisable / 2);
+  // A number that the client says is meant.
+  EXPECT_EQ(Complete(Ids(30), {{"max_tokens", kPromisable}}).status, 400);
+}
+
+TEST_F(TextTest, ADefaultThatMemoryCanPromiseStays) {
+  Start(4096);
+  EXPECT_EQ(server_->max_tokens(), ServerOptions().max_tokens);
+  // No request takes more than a window, whatever its max_tokens.
+  server_->Stop(kPatience);
+  server_.reset();
+  Start(kWindow, uint64_t{512} << 10);
+  EXPECT_EQ(server_->max_tokens(), ServerOptions().max_tokens);
+}
+
+TEST_F(TextTest, AReplyMayGoOnUntilTheWindowIsFull) {
+  Start();
+  for (const char* const number : {"-1", "-1.0"}) {
+    const Answer answer = Complete(Ids(20), {{"max_tokens", *ParseJson(number)}});
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.usage("completion_tokens"), kWindow - 20);
+    EXPECT_EQ(answer.finish(), "length");
+    EXPECT_FALSE(answer.headers.contains("x-attndb-dropped"));
+  }
+  // A client that wants no loss and names no number gets none.
+  const Answer kept = Complete(Ids(20), {{"overflow", "refuse"}});
+  EXPECT_EQ(kept.usage("completion_tokens"), kWindow - 20);
+  EXPECT_EQ(Complete(Ids(kWindow), {{"max_tokens", -1}}).usage("completion_tokens"), 1u);
+}
+
+TEST_F(TextTest, APromptCanBeReadAndStoredWithoutAReply) {
+  Start();
+  const Answer answer = Complete(Ids(30), {{"max_tokens", 0}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.usage("completion_tokens"), 0u);
+  EXPECT_EQ(answer.finish(), "length");
+  EXPECT_EQ(answer.json()["choices"][0]["text"], "");
+  std::vector<TokenId> longer = Ids(30);
+  longer.push_back(7);
+  EXPECT_EQ(Complete(longer, {{"max_tokens", 1}}).cached(), 30u);
+
+  const Json question = Json::array({{{"role", "user"}, {"content", "Who?"}}});
+  const Answer named = Chat(question, {{"max_tokens", 0}, {"store_as", "read"}});
+  ASSERT_EQ(named.status, 200) << named.body;
+  EXPECT_EQ(named.json()["choices"][0]["message"]["content"], "");
+  const uint64_t num_prompt = named.usage("prompt_tokens");
+  const Answer streamed = Chat(question, {{"max_tokens", 0}, {"stream", true}});
+  EXPECT_THAT(streamed.body, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_THAT(streamed.body, HasSubstr("[DONE]"));
+
+  Restart(kWindow);
+  const Answer info = Ask("GET", "/attndb/v1/contexts/read", "");
+  EXPECT_EQ(info.json()["num_tokens"], num_prompt) << info.body;
+  EXPECT_EQ(Chat(question, {{"max_tokens", 1}}).cached(), num_prompt - 1);
+}
+
+TEST_F(TextTest, EqualPromptsAtOnceAreReadOnce) {
+  constexpr size_t kPrompt = 351;
+  Start(4096);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([this] {
+      const Answer answer = Complete(Ids(kPrompt), {{"max_tokens", 20}});
+      EXPECT_EQ(answer.status, 200) << answer.body;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  const std::string metrics = Ask("GET", "/metrics", "").body;
+  const std::string name = "\nattndb_pass_prompt_tokens_total ";
+  const size_t at = metrics.find(name);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LE(std::stod(metrics.substr(at + name.size())), 1.1 * kPrompt);
+}
+
+TEST_F(TextTest, TheModelIsFoundByItsId) {
+  Start();
+  const Json listed = Ask("GET", "/v1/models", "").json()["data"][0];
+  for (const char* const path : {"/v1/models/tiny/model", "/models/tiny/model",
+                                 "/v1/models/tiny%2Fmodel", "/v1/models/tiny/model/"}) {
+    const Answer answer = Ask("GET", path, "");
+    EXPECT_EQ(answer.status, 200) << path;
+    EXPECT_EQ(answer.json(), listed) << path;
+  }
+  const Answer other = Ask("GET", "/v1/models/gpt-4", "");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_THAT(other.error(), HasSubstr(R"("gpt-4")"));
+  EXPECT_THAT(other.error(), HasSubstr(R"("tiny/model")"));
+  EXPECT_EQ(Ask("DELETE", "/v1/models/tiny/model", "").status, 405);
+}
+
+TEST_F(TextTest, ASlashBehindAPathChangesNothing) {
+  Start();
+  for (const char* const path :
+       {"//", "/health/", "/v1/models/", "/models//", "/attndb/v1/contexts/"}) {
+    EXPECT_EQ(Ask("GET", path, "").status, 200) << path;
+  }
+  const std::string body = ToText({{"prompt", Ids(5)}, {"max_tokens", 1}});
+  EXPECT_EQ(Ask("POST", "/v1/completions/", body).status, 200);
+  EXPECT_EQ(Ask("GET", "/v1/completions/", "").status, 405);
+  EXPECT_EQ(Ask("GET", "/nothing/", "").status, 404);
+}
+
+TEST_F(TextTest, NumbersMayBeWrittenWithAPointAndTopKBeOff) {
+  Start();
+  const std::string body =
+      R"({"prompt":[5.0,6,7],"max_tokens":3.0,"top_k":-1,"n":1.0,"seed":5.0,"ignore_eos":true})";
+  const Answer answer = Ask("POST", "/v1/completions", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.usage("completion_tokens"), 3u);
+  EXPECT_EQ(answer.usage("prompt_tokens"), 3u);
+}
+
+}  // namespace
+}  // namespace attndb::server
