@@ -44,6 +44,16 @@ void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {
 
 }  // namespace
 
+void RunWhenStored(Service* service, const Call& call, const std::string& name,
+                   const std::function<void()>& work) {
+  const std::string& tenant = call.rules.tenant;
+  if (!service->conversations->IsBeingStored(tenant, name)) return work();
+  service->run_waiting(call, [service, tenant, name, work] {
+    (void)service->conversations->WaitFor(tenant, name);
+    work();
+  });
+}
+
 void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
   if (call.noted->exchange(true)) return;
   service->metrics->CountRequest(call.route, end.status);

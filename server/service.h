@@ -83,6 +83,11 @@ struct Service {
   std::function<void(const Call& call, std::function<void()>)> run_chore;
 };
 
+// Runs `work` when nothing that was answered under the name is still being stored: at once, or on a
+// thread that waits for it.
+void RunWhenStored(Service* service, const Call& call, const std::string& name,
+                   const std::function<void()>& work);
+
 // Counts a call that has ended, and notes it in the log. The first end of a call is its end.
 void NoteEnd(Service* service, const Call& call, const CallEnd& end);
 

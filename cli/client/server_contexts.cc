@@ -1,8 +1,10 @@
 #include "cli/client/server_contexts.h"
 
 #include <array>
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,9 @@
 
 namespace attndb::cli {
 namespace {
+
+constexpr std::chrono::seconds kMostStoreWait{5};    // For a turn to be durable.
+constexpr std::chrono::milliseconds kStoreLook{20};  // Between looks.
 
 class ServerContexts final : public Contexts {
  public:
@@ -33,19 +38,24 @@ class ServerContexts final : public Contexts {
     return list;
   }
 
+  // A turn that was just answered is durable a moment later.
   Result<ContextInfo> Describe(const std::string& context) override {
-    ATTNDB_ASSIGN_OR_RETURN(const Json json, client_.Ask("GET", ContextPath(context)));
-    if (!json.is_object()) return Status::IoError("the server's answer is no context");
-    const Json* const durable = server::FindMember(json, "durable");
-    const Json* const error = server::FindMember(json, "error");
-    if (error != nullptr && error->is_string()) {
-      return Status::FailedPrecondition("'" + context + "' could not be stored: " +
-                                        Printable(error->get_ref<const std::string&>()));
+    const auto deadline = std::chrono::steady_clock::now() + kMostStoreWait;
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const Json json, client_.Ask("GET", ContextPath(context)));
+      if (!json.is_object()) return Status::IoError("the server's answer is no context");
+      const Json* const durable = server::FindMember(json, "durable");
+      const Json* const error = server::FindMember(json, "error");
+      if (error != nullptr && error->is_string()) {
+        return Status::FailedPrecondition("'" + context + "' could not be stored: " +
+                                          Printable(error->get_ref<const std::string&>()));
+      }
+      if (durable == nullptr || *durable != false) return ContextFromJson(json);
+      if (std::chrono::steady_clock::now() >= deadline) {
+        return Status::FailedPrecondition("'" + context + "' is being stored");
+      }
+      std::this_thread::sleep_for(kStoreLook);
     }
-    if (durable != nullptr && *durable == false) {
-      return Status::FailedPrecondition("'" + context + "' is being stored");
-    }
-    return ContextFromJson(json);
   }
 
   Status Pin(const std::string& context, bool pinned) override {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <optional>
@@ -52,10 +53,12 @@ class ServerTalker final : public Talker {
   Status Begin(const std::string& context, const std::string& name) {
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier,
                             IfThere(contexts_->Describe(name)));
-    if (!earlier) {
-      ATTNDB_RETURN_IF_ERROR(contexts_->Describe(context.empty() ? name : context).status());
+    const Result<ContextInfo> subject = contexts_->Describe(context.empty() ? name : context);
+    if (earlier && subject.status().code() == StatusCode::kNotFound) {
+      return env_->WithAdvice(subject.status(), GoneContextAdvice(name));
     }
-    if (earlier) env_->Note("goes on with '" + name + "'");
+    ATTNDB_RETURN_IF_ERROR(subject.status());
+    if (earlier) env_->Note(GoesOnText(name, context, BeginsWith(name, *subject)));
     chat_.name = name;
     base_ = earlier ? name : context;
     return Status();
@@ -100,6 +103,24 @@ class ServerTalker final : public Talker {
     ATTNDB_RETURN_IF_ERROR(WaitUntilDurable());
     base_ = chat_.name;
     return answer;
+  }
+
+  // Whether a context begins with all that another one holds. True where the server does not tell:
+  // it is older, or has the two of different models.
+  bool BeginsWith(const std::string& context, const ContextInfo& beginning) const {
+    const Json body = {{"prompt_of", context}, {"context", NameOf(beginning)}};
+    const Result<Json> json = client_->Ask("POST", std::string(kExplainPath), body);
+    if (!json.ok() || !json->is_object()) return true;
+    const Json* const prefix = server::FindMember(*json, "prefix");
+    if (prefix == nullptr || !prefix->is_object()) return true;
+    const Json* const num_shared = server::FindMember(*prefix, "num_reused");
+    const Json* const num_tokens = server::FindMember(*prefix, "num_prompt_tokens");
+    for (const Json* const number : {num_shared, num_tokens}) {
+      if (number == nullptr || !number->is_number_unsigned()) return true;
+    }
+    // The last token of a prompt is never reused.
+    const auto num_most = std::max<uint64_t>(num_tokens->get<uint64_t>(), 1) - 1;
+    return num_shared->get<uint64_t>() >= std::min(beginning.num_tokens, num_most);
   }
 
   Status WaitUntilDurable() const {

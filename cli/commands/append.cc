@@ -48,9 +48,12 @@ class AppendCommand : public Command {
     StoreOptions options;
     options.name = info.name;
     options.replace = !info.name.empty();
-    options.pin = info.pinned;
-    if (info.ttl_seconds) options.ttl = std::chrono::seconds(*info.ttl_seconds);
-    ImportRun run(env, {&db, [&] { return env->ReopenForWriting(Options()); }}, &engine, tokens);
+    TakeLife(info, &options);
+    ImportRun run(env,
+                  {.db = &db,
+                   .open = [&] { return env->ReopenForWriting(Options()); },
+                   .check = [&](const DB& left) { return Renew(left, info, &options); }},
+                  &engine, tokens);
     const Result<ContextId> id = run.Run(checkpoint_tokens_, options);
     if (id.status().code() == StatusCode::kCancelled) {
       return env->WithAdvice(id.status(), "the same command goes on there");
@@ -67,6 +70,26 @@ class AppendCommand : public Command {
 
  private:
   static DBOptions Options() { return {}; }
+
+  static void TakeLife(const ContextInfo& context, StoreOptions* options) {
+    options->pin = context.pinned;
+    options->ttl.reset();
+    if (context.ttl_seconds) options->ttl = std::chrono::seconds(*context.ttl_seconds);
+  }
+
+  // Another process had the store meanwhile: the context must be what it was.
+  static Status Renew(const DB& db, const ContextInfo& before, StoreOptions* options) {
+    const Result<ContextInfo> now = db.Describe(IdName(before.id));
+    const bool is_gone = now.status().code() == StatusCode::kNotFound;
+    if (!is_gone) ATTNDB_RETURN_IF_ERROR(now.status());
+    if (is_gone || now->name != before.name || now->num_tokens != before.num_tokens) {
+      return Status::FailedPrecondition("'" + NameOf(before) +
+                                        "' was changed by another process, which went first: "
+                                        "append the text again");
+    }
+    TakeLife(*now, options);
+    return Status();
+  }
 
   // Those of the context, and behind them those of the text, checked for length and room.
   Result<std::vector<TokenId>> AllTokens(Environment* env, const DB& db, const LlamaEngine& engine,

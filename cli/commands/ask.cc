@@ -87,6 +87,8 @@ class AskCommand : public Command {
       ATTNDB_ASSIGN_OR_RETURN(contexts, BestContexts(env, &engine, db, question, contexts_, find_));
     }
 
+    // Before the answer: names may go meanwhile.
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));
     const double start_seconds = MonotonicSeconds();
     Result<AskedSession> start =
         StartAsking(engine, db, contexts, {question, plan_.text(), overflow_, !ranges.empty()});
@@ -109,7 +111,6 @@ class AskCommand : public Command {
                                           {.keep_going = [] { return !Interrupted(); }}));
       env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));
     ReportJson(env, names, explain, answer, check, engine.threads());
     if (Interrupted()) return ExitCode::kInterrupted;
     return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;

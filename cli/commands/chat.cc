@@ -152,9 +152,12 @@ class LocalTalker final : public Talker {
   // Goes on with the dialogue `name` if it is there, else begins it with `context`.
   Status Begin(const std::string& context, const std::string& name) {
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier, IfThere(db_->Describe(name)));
-    if (!earlier && context.empty()) return db_->Describe(name).status();
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo base,
-                            earlier ? Result<ContextInfo>(*earlier) : db_->Describe(context));
+    const Result<ContextInfo> subject = db_->Describe(context.empty() ? name : context);
+    if (earlier && subject.status().code() == StatusCode::kNotFound) {
+      return env_->WithAdvice(subject.status(), GoneContextAdvice(name));
+    }
+    ATTNDB_RETURN_IF_ERROR(subject.status());
+    const ContextInfo base = earlier.value_or(*subject);
     ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<LlamaEngine> engine, EngineFor(base));
     LlamaEngine* const used = engine == nullptr ? engine_.get() : engine.get();
     Dialogue::Options options;
@@ -169,7 +172,11 @@ class LocalTalker final : public Talker {
     auto dialogue = std::make_unique<Dialogue>(env_, db_, used, std::move(options));
     ATTNDB_RETURN_IF_ERROR(dialogue->Start(NameOf(base)));
     if (earlier) ATTNDB_RETURN_IF_ERROR(CheckIsChat(context, name, dialogue->layout()));
-    if (earlier) env_->Note("goes on with '" + name + "'");
+    if (earlier) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool begins_so,
+                              BeginsWith(IdName(base.id), IdName(subject->id)));
+      env_->Note(GoesOnText(name, context, begins_so));
+    }
     dialogue_ = std::move(dialogue);  // It refers to the engine that goes.
     if (engine != nullptr) engine_ = std::move(engine);
     base_ = base;
@@ -209,6 +216,13 @@ class LocalTalker final : public Talker {
     if (is_loaded) return std::unique_ptr<LlamaEngine>();
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, settings_.model.OpenFor(env_, context));
     return std::make_unique<LlamaEngine>(std::move(engine));
+  }
+
+  // Whether a context begins with all that another one holds.
+  Result<bool> BeginsWith(const std::string& context, const std::string& beginning) const {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db_->Tokens(context));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> first, db_->Tokens(beginning));
+    return llama::CommonPrefix(tokens, first) == first.size();
   }
 
   // A turn replaces what the name stands for: never a document. Raw text can be either; then the

@@ -72,10 +72,12 @@ class ExplainCommand : public Command {
 
   Result<ExitCode> ExplainPlan(Environment* env, const DB& db) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context_));
-    tokens.push_back(0);  // The token that the engine would run.
+    // One look at the name: the store's writer may give it to another context.
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
     SessionOptions how;
-    how.context = context_;
+    how.context = IdName(info.id);
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(how.context));
+    tokens.push_back(0);  // The token that the engine would run.
     how.plan = plan_.text();
     const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, how);
     if (!start.ok()) return start.status();

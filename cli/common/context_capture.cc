@@ -30,10 +30,12 @@ class EngineContextCapture : public ContextCapture {
                               "': what is left of it is no text that a plan could be judged by"),
           "'attndb capture' runs its text anew");
     }
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(context));
+    // The name may have another context by now.
+    const std::string id = IdName(info.id);
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(id));
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.OpenFor(env, info));
     Result<SessionStart> start =
-        db.CreateSession(engine.spec(), tokens, {.context = context, .plan = "full"});
+        db.CreateSession(engine.spec(), tokens, {.context = id, .plan = "full"});
     if (!start.ok()) return start.status();
     CaptureOptions options;
     options.num_queries = std::min<uint64_t>(num_queries, tokens.size());

@@ -112,6 +112,17 @@ Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines
   return Interrupted() ? ExitCode::kInterrupted : ExitCode::kOk;
 }
 
+std::string GoesOnText(const std::string& name, const std::string& context, bool begins_so) {
+  const std::string text = "goes on with '" + name + "'";
+  if (begins_so || context.empty()) return text;
+  return text + ", which begins with another text than '" + context +
+         "' has now: --name NAME begins a new chat about that";
+}
+
+std::string GoneContextAdvice(const std::string& name) {
+  return "'attndb chat --name " + name + "' goes on with what was said";
+}
+
 std::string ChatNameOf(const std::string& context) {
   constexpr std::string_view kSuffix = ".chat";
   if (context.ends_with(kSuffix)) return context;

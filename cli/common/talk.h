@@ -43,6 +43,12 @@ Result<ExitCode> Talk(Environment* env, Talker* talker);
 // The same with lines from elsewhere. `interactive`: someone sits there.
 Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines, bool interactive);
 
+// What a chat says that goes on with the dialogue `name`. `begins_so`: the dialogue begins with the
+// text that `context` has now; a chat about no context has none.
+std::string GoesOnText(const std::string& name, const std::string& context, bool begins_so);
+// The advice where `context` is gone, and the dialogue `name` about it is there.
+std::string GoneContextAdvice(const std::string& name);
+
 // "manual" and "manual.chat" -> "manual.chat": what a chat about a context is stored under.
 std::string ChatNameOf(const std::string& context);
 

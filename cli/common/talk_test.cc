@@ -118,5 +118,12 @@ TEST(TalkTest, ChatsAreNamedByTheirContext) {
   EXPECT_EQ(ChatNameOf("#12"), "12.chat");
 }
 
+TEST(TalkTest, AChatSaysWhatItGoesOnWith) {
+  EXPECT_EQ(GoesOnText("a.chat", "a", true), "goes on with 'a.chat'");
+  EXPECT_EQ(GoesOnText("a.chat", "", false), "goes on with 'a.chat'");
+  EXPECT_THAT(GoesOnText("a.chat", "a", false), HasSubstr("begins with another text than 'a' has"));
+  EXPECT_THAT(GoneContextAdvice("a.chat"), HasSubstr("chat --name a.chat"));
+}
+
 }  // namespace
 }  // namespace attndb::cli

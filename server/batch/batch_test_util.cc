@@ -133,6 +133,7 @@ void BatchTest::StartScheduler(const SchedulerOptions& options) {
 }
 
 void BatchTest::TearDown() {
+  ResumeStores();
   scheduler_.reset();  // The members before it are its own until then.
   if (conversations_) conversations_->WaitForStores();
 }
@@ -192,6 +193,47 @@ std::vector<TokenId> BatchTest::Stored(const std::string& id) {
   Result<std::vector<TokenId>> tokens = db_->Tokens(id);
   EXPECT_THAT(tokens, ::attndb::test::IsOk()) << id;
   return tokens.ok() ? *std::move(tokens) : std::vector<TokenId>();
+}
+
+void BatchTest::StopStores(const std::string& tenant) {
+  stop_ = std::make_unique<Stop>(*conversations_->HandleOf(tenant));
+  const DB& db = stop_->db;
+  {
+    // Segments of one context, which others no longer share: these can be merged.
+    Session session = NewSession(db);
+    std::vector<TokenId> all;
+    for (const char* const name : {"stop0", "stop1", "stop2"}) {
+      const auto more = llama::RandomIds(10, 900 + all.size(), engine_->info().vocab_size);
+      EXPECT_THAT(engine_->Prefill(session, more), ::attndb::test::IsOk());
+      all.insert(all.end(), more.begin(), more.end());
+      EXPECT_THAT(db.Store(session, all, {.name = name, .pin = true}), ::attndb::test::IsOk());
+    }
+  }
+  EXPECT_THAT(db.WaitForBackground(), ::attndb::test::IsOk());
+  EXPECT_THAT(db.Drop("stop0"), ::attndb::test::IsOk());
+  EXPECT_THAT(db.Drop("stop1"), ::attndb::test::IsOk());
+  stop_->merge = std::thread([stop = stop_.get()] {
+    CompactOptions options;
+    options.context = "stop2";
+    options.progress = [stop](uint64_t, uint64_t) {
+      stop->begun.Set();
+      stop->go_on.Await();
+      return true;
+    };
+    EXPECT_THAT(stop->db.Compact(options), ::attndb::test::IsOk());
+    EXPECT_TRUE(stop->begun.IsSet()) << "there was nothing to merge";
+    stop->begun.Set();
+  });
+  stop_->begun.Await();
+  EXPECT_THAT(db.SetQuota(1), ::attndb::test::IsOk());
+}
+
+void BatchTest::ResumeStores() {
+  if (stop_ == nullptr) return;
+  EXPECT_THAT(stop_->db.SetQuota(0), ::attndb::test::IsOk());
+  stop_->go_on.Set();
+  stop_->merge.join();
+  stop_.reset();
 }
 
 std::vector<TokenId> Held(const TurnRequest& request, const llama::Generation& generation) {

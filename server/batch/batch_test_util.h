@@ -14,6 +14,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "attndb/db.h"
@@ -21,6 +23,7 @@
 #include "server/batch/conversations.h"
 #include "server/batch/scheduler.h"
 #include "server/batch/turn.h"
+#include "testing/event.h"
 #include "testing/temp_dir.h"
 
 namespace attndb::server {
@@ -97,11 +100,26 @@ class BatchTest : public ::testing::Test {
   // The tokens that a turn was stored as.
   std::vector<TokenId> Stored(const std::string& id);
 
+  // Stores of the tenant that begin from here on end behind ResumeStores: its quota is full, and
+  // they wait for a merge that may make room, and that stands still.
+  void StopStores(const std::string& tenant);
+  void ResumeStores();
+
   ::attndb::test::TempDir directory_;
   std::optional<llama::LlamaEngine> engine_;
   std::optional<DB> db_;
   std::optional<Conversations> conversations_;
   std::optional<Scheduler> scheduler_;
+
+ private:
+  struct Stop {
+    explicit Stop(DB opened) : db(std::move(opened)) {}
+    const DB db;
+    ::attndb::test::Event begun;
+    ::attndb::test::Event go_on;
+    std::thread merge;
+  };
+  std::unique_ptr<Stop> stop_;
 };
 
 // `request`'s prompt and what `generation` says, as far as a session has run it.

@@ -16,6 +16,18 @@ constexpr size_t kMaxFailed = 256;  // Stores whose errors are remembered.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
 constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
+bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginning) {
+  return CommonLength(beginning, tokens) == beginning.size();
+}
+
+size_t CountOf(std::span<const TokenId> part, std::span<const TokenId> tokens) {
+  size_t count = 0;
+  for (auto rest = std::ranges::search(tokens, part); !rest.empty(); ++count) {
+    rest = std::ranges::search(rest.end(), tokens.end(), part.begin(), part.end());
+  }
+  return count;
+}
+
 }  // namespace
 
 size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -93,7 +105,7 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   uint64_t best_length = num_known;
   for (Live& live : live_) {
     if (live.tenant != tenant) continue;
-    const uint64_t common = std::min(CommonLength(live.tokens, prompt), prompt.size() - 1);
+    const uint64_t common = std::min(CommonLength(*live.tokens, prompt), prompt.size() - 1);
     const uint64_t length =
         llama::ReusableTokens(window, live.session.cuts(), common, prompt.size());
     if (length <= best_length) continue;
@@ -110,18 +122,47 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
       *std::move(fork), {rest.begin(), rest.end()}, price, price.way == ReuseWay::kDisk};
 }
 
+std::shared_ptr<const std::vector<TokenId>> Conversations::UnstoredTokens(
+    const std::string& tenant, const std::string& context) const {
+  const Key key(tenant, context);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = stores_.find(key);
+  if (found != stores_.end()) {
+    if (!found->second.store.done()) return found->second.tokens;
+    if (found->second.store.Wait().ok()) return nullptr;
+  } else if (std::ranges::find(failed_, key, &std::pair<Key, Status>::first) == failed_.end()) {
+    return nullptr;
+  }
+  for (const Live& live : live_) {
+    if (live.tenant == tenant && live.id == context) return live.tokens;
+  }
+  return nullptr;
+}
+
+Result<std::vector<TokenId>> Conversations::TokensOf(const std::string& tenant,
+                                                     const std::string& context) {
+  if (const auto unstored = UnstoredTokens(tenant, context)) return *unstored;
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context));
+  // What was imported for another type of K and V, or is damaged, is run again from its tokens.
+  const Status used = db.CreateSession(engine_->spec(), tokens, {.context = context}).status();
+  if (used.code() == StatusCode::kNotFound) return used;
+  return tokens;
+}
+
 Result<Remembered> Conversations::Recall(const std::string& tenant,
-                                         std::span<const llama::ChatMessage> messages) {
+                                         std::span<const llama::ChatMessage> messages,
+                                         std::span<const TokenId> context) {
   ATTNDB_RETURN_IF_ERROR(ListTurns(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(messages));
   for (size_t reply = messages.size() - 1; reply-- > 1;) {
     if (messages[reply].role != kAssistantRole) continue;
     std::optional<Matched> best;  // Among several replies, the one that says most of the words.
     for (const std::string& id : TurnsOf({tenant, digests[reply - 1]})) {
-      std::vector<TokenId> tokens = TokensOf(tenant, id);
-      if (tokens.empty()) continue;
-      ATTNDB_ASSIGN_OR_RETURN(auto matched,
-                              MatchReply(std::move(tokens), messages.first(reply + 1)));
+      Tokens tokens = TurnTokens(tenant, id);
+      if (tokens.empty() || !BeginsWith(tokens, context)) continue;
+      ATTNDB_ASSIGN_OR_RETURN(
+          auto matched, MatchReply(std::move(tokens), context.size(), messages.first(reply + 1)));
       if (matched && (!best || matched->num_bytes > best->num_bytes)) best = std::move(matched);
     }
     if (best) return Remembered{reply + 1, std::move(best->tokens)};
@@ -161,12 +202,12 @@ std::vector<std::string> Conversations::TurnsOf(const Key& key) const {
   return {found->second.rbegin(), found->second.rbegin() + static_cast<std::ptrdiff_t>(num_last)};
 }
 
-std::vector<TokenId> Conversations::TokensOf(const std::string& tenant,
-                                             const std::string& id) const {
+std::vector<TokenId> Conversations::TurnTokens(const std::string& tenant,
+                                               const std::string& id) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Live& live : live_) {
-      if (live.tenant == tenant && live.id == id) return live.tokens;
+      if (live.tenant == tenant && live.id == id) return *live.tokens;
     }
   }
   const Result<DB> db = HandleOf(tenant);
@@ -175,7 +216,7 @@ std::vector<TokenId> Conversations::TokensOf(const std::string& tenant,
 }
 
 Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
-    std::vector<TokenId> tokens, std::span<const llama::ChatMessage> messages) const {
+    Tokens tokens, size_t num_context, std::span<const llama::ChatMessage> messages) const {
   const auto nothing = std::optional<Matched>();
   // The reply begins behind the last header of the assistant.
   const auto asked = messages.subspan(messages.size() - 2, 1);
@@ -183,6 +224,11 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   if (header.empty()) return nothing;
   const auto begin = std::find_end(tokens.begin(), tokens.end(), header.begin(), header.end());
   if (begin == tokens.end()) return nothing;
+  const auto is_reply = [](const auto& message) { return message.role == kAssistantRole; };
+  const auto num_replies = static_cast<size_t>(std::ranges::count_if(messages, is_reply));
+  // Without a template the header is the end of a line, of which words may have any number.
+  const auto own = std::span<const TokenId>(tokens).subspan(num_context);
+  if (engine_->info().has_chat_template && CountOf(header, own) > num_replies) return nothing;
   const auto num_asked = static_cast<size_t>(begin - tokens.begin()) + header.size();
   const std::string& words = messages.back().content;
   const auto text_of_reply = [&] {
@@ -214,15 +260,16 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
   StoreOptions options = store_options.value_or(StoreOptions{.ttl = options_.ttl});
   options.name = id;
   Result<PendingStore> store = db->StoreAsync(session, tokens, options);
+  const auto held = std::make_shared<const Tokens>(std::move(tokens));
 
   const std::lock_guard<std::mutex> lock(mutex_);
-  NoteStore(Key(tenant, id), std::move(store));
+  NoteStore(Key(tenant, id), std::move(store), held);
   NoteTurn(tenant, id, /*is_newest=*/true);
   // The turn that this one continues is all in it.
   std::erase_if(live_, [&](const Live& live) {
-    return live.tenant == tenant && CommonLength(live.tokens, tokens) == live.tokens.size();
+    return live.tenant == tenant && BeginsWith(*held, *live.tokens);
   });
-  live_.push_front({tenant, id, std::move(tokens), std::move(session)});
+  live_.push_front({tenant, id, held, std::move(session)});
   while (live_.size() > options_.max_live) live_.pop_back();
 }
 
@@ -231,16 +278,18 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
   Keep(tenant, id, std::move(session), std::move(tokens), StoreOptions{.ttl = options_.ttl});
 }
 
-void Conversations::NoteStore(const Key& key, Result<PendingStore> store) {
+void Conversations::NoteStore(const Key& key, Result<PendingStore> store,
+                              std::shared_ptr<const Tokens> tokens) {
   for (auto entry = stores_.begin(); entry != stores_.end();) {
-    const bool is_done = entry->second.done();
-    const Status status = is_done ? entry->second.Wait().status() : Status::Ok();
+    const PendingStore& under_way = entry->second.store;
+    const bool is_done = under_way.done();
+    const Status status = is_done ? under_way.Wait().status() : Status::Ok();
     if (is_done && !status.ok()) NoteFailure(entry->first, status);
     entry = is_done ? stores_.erase(entry) : std::next(entry);  // The store itself knows it now.
   }
-  std::erase_if(failed_, [&key](const auto& failure) { return failure.first == key; });
-  if (store.ok()) {
-    stores_.insert_or_assign(key, *std::move(store));  // A name may be stored again.
+  ForgetFailure(key);
+  if (store.ok()) {  // A name may be stored again.
+    stores_.insert_or_assign(key, UnderStore{*std::move(store), std::move(tokens)});
   } else {
     NoteFailure(key, store.status());
   }
@@ -251,14 +300,23 @@ void Conversations::NoteFailure(const Key& key, const Status& status) {
   if (failed_.size() > kMaxFailed) failed_.pop_front();
 }
 
+bool Conversations::ForgetFailure(const Key& key) {
+  const auto found = stores_.find(key);
+  const bool has_failed =
+      found != stores_.end() && found->second.store.done() && !found->second.store.Wait().ok();
+  if (has_failed) stores_.erase(found);
+  const auto is_its = [&key](const auto& failure) { return failure.first == key; };
+  return std::erase_if(failed_, is_its) > 0 || has_failed;
+}
+
 TurnState Conversations::StateOf(const std::string& tenant, const std::string& id, Status* error) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (under_way_.contains({tenant, id})) return TurnState::kPending;
     const auto found = stores_.find({tenant, id});
     if (found != stores_.end()) {
-      if (!found->second.done()) return TurnState::kPending;
-      *error = found->second.Wait().status();
+      if (!found->second.store.done()) return TurnState::kPending;
+      *error = found->second.store.Wait().status();
       return error->ok() ? TurnState::kDurable : TurnState::kFailed;
     }
     for (const auto& [key, status] : failed_) {
@@ -288,7 +346,7 @@ Status Conversations::WaitFor(const std::string& tenant, const std::string& id) 
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = stores_.find(key);
-    if (found != stores_.end()) store = found->second;
+    if (found != stores_.end()) store = found->second.store;
     for (const auto& [failed, status] : failed_) {
       if (!store && failed == key) return status;
     }
@@ -296,19 +354,41 @@ Status Conversations::WaitFor(const std::string& tenant, const std::string& id) 
   return store ? store->Wait().status() : Status::Ok();
 }
 
+bool Conversations::IsBeingStored(const std::string& tenant, const std::string& id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = stores_.find({tenant, id});
+  return found != stores_.end() && !found->second.store.done();
+}
+
 Status Conversations::Drop(const std::string& tenant, const std::string& context) {
+  (void)WaitFor(tenant, context);
+  const auto unstored = UnstoredTokens(tenant, context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   const Result<std::vector<TokenId>> tokens = db.Tokens(context);  // Fails if they are damaged.
-  ATTNDB_RETURN_IF_ERROR(db.Drop(context));
-  if (!tokens.ok()) return Status::Ok();
+  const Status status = db.Drop(context);
+  if (!status.ok() && status.code() != StatusCode::kNotFound) return status;
   std::list<Live> dropped;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool was_failure = ForgetFailure({tenant, context});
+  if (!status.ok() && !was_failure) return status;
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
-    if (live->tenant == tenant && live->tokens == *tokens) {
+    if (live->tenant != tenant) continue;
+    if (live->tokens == unstored || (tokens.ok() && *live->tokens == *tokens)) {
       dropped.splice(dropped.begin(), live_, live);
     }
   }
+  return Status::Ok();
+}
+
+Status Conversations::Rename(const std::string& tenant, const std::string& context,
+                             const std::string& name) {
+  (void)WaitFor(tenant, context);
+  (void)WaitFor(tenant, name);
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  ATTNDB_RETURN_IF_ERROR(db.Rename(context, name));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetFailure({tenant, name});  // The name has another context now.
   return Status::Ok();
 }
 
@@ -340,8 +420,8 @@ Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
 std::vector<PendingStore> Conversations::PendingStores() const {
   std::vector<PendingStore> stores;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [key, store] : stores_) {
-    if (!store.done()) stores.push_back(store);
+  for (const auto& [key, under_way] : stores_) {
+    if (!under_way.store.done()) stores.push_back(under_way.store);
   }
   return stores;
 }

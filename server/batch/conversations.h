@@ -10,6 +10,9 @@
 //          A client sends the words of a reply, whose tokens need not be those that a tokenizer
 //          makes of them. Turn ids name the messages that were answered (turn_id.h), so that the
 //          tokens of the turn whose reply has these words are found.
+// Names:   a name stands for what has it now. An answered turn has its name at once: its tokens are
+//          in memory until its Store ends. Names change in the store alone, and calls that change
+//          them wait for that Store: WaitFor.
 // Limits:  max_live sessions; the names of all turns of the tenants that were asked for.
 // Threads: thread-safe. Calls search the catalog and may read token ids from disk; the first of a
 //          tenant lists its contexts. Load alone reads K and V.
@@ -89,10 +92,19 @@ class Conversations {
   // pass tells what can't be read.
   void Load(Session* session);
 
+  // The tokens of the context that has the name (or "#id") now: of a turn that was answered, from
+  // memory until its Store ends. This is a use of the context: its time to live begins anew.
+  // Errors: kNotFound (there is none, or its life is over); as DB::Tokens.
+  Result<std::vector<TokenId>> TokensOf(const std::string& tenant, const std::string& context);
+  // The tokens of a turn that was answered under this name and is not durable; null: there is none.
+  std::shared_ptr<const std::vector<TokenId>> UnstoredTokens(const std::string& tenant,
+                                                             const std::string& context) const;
+
   // The longest part of the conversation, before its last message, that ends with a reply whose
-  // turn is known, and the tokens that it was run as. Errors: kInternal (OpenSSL); of a tokenizer.
-  Result<Remembered> Recall(const std::string& tenant,
-                            std::span<const llama::ChatMessage> messages);
+  // turn is known, and the tokens that it was run as. They begin with `context`, which the messages
+  // are about. Errors: kInternal (OpenSSL); of a tokenizer.
+  Result<Remembered> Recall(const std::string& tenant, std::span<const llama::ChatMessage> messages,
+                            std::span<const TokenId> context = {});
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   void Keep(const std::string& tenant, const std::string& id, Session session,
@@ -102,6 +114,8 @@ class Conversations {
             std::vector<TokenId> tokens);
   // Waits until what was kept as `id` is durable. Errors: of its Store.
   Status WaitFor(const std::string& tenant, const std::string& id);
+  // Whether WaitFor would wait.
+  bool IsBeingStored(const std::string& tenant, const std::string& id) const;
 
   // A turn that will be kept as `id`, which may be the name of an earlier one, is pending until
   // what this returns is gone. REQUIRES: it goes before this.
@@ -109,9 +123,11 @@ class Conversations {
   // Errors: of a store that failed.
   TurnState StateOf(const std::string& tenant, const std::string& id, Status* error);
 
-  // Drops a context of the store, by name or "#id", and lets go of what memory has of it.
-  // Errors: as DB::Drop.
+  // Drops a context of the store, by name or "#id", and lets go of what memory has of it; of a turn
+  // that could not be stored, memory has all. Waits as WaitFor. Errors: as DB::Drop.
   Status Drop(const std::string& tenant, const std::string& context);
+  // Waits as WaitFor, for both names. Errors: as DB::Rename.
+  Status Rename(const std::string& tenant, const std::string& context, const std::string& name);
   // Lets go of all sessions that nobody is using: memory is short.
   void DropLive();
   // What to store these tokens would take. Contexts of live sessions are in use, and can't be
@@ -136,26 +152,33 @@ class Conversations {
  private:
   using Key = std::pair<std::string, std::string>;  // The tenant, and what is its own.
 
+  using Tokens = std::vector<TokenId>;
+
   struct Live {
     std::string tenant;
     std::string id;
-    std::vector<TokenId> tokens;
+    std::shared_ptr<const Tokens> tokens;
     Session session;
+  };
+  struct UnderStore {
+    PendingStore store;
+    std::shared_ptr<const Tokens> tokens;
   };
 
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
   std::vector<std::string> TurnsOf(const Key& key) const;
   // The tokens of a turn; empty: it is gone.
-  std::vector<TokenId> TokensOf(const std::string& tenant, const std::string& id) const;
+  Tokens TurnTokens(const std::string& tenant, const std::string& id) const;
   // The tokens of a turn as far as its reply says these words, and those of the words that are
   // left.
   struct Matched {
     std::vector<TokenId> tokens;
     size_t num_bytes = 0;  // Bytes of the words that the reply says: not all, if it was cut.
   };
-  // None: its reply says other words, or what is left of them can't be told in tokens.
-  Result<std::optional<Matched>> MatchReply(std::vector<TokenId> tokens,
+  // None: its reply says other words, or what is left of them can't be told in tokens; or it has
+  // more replies than the messages: a longer dialogue was stored under the turn's id since.
+  Result<std::optional<Matched>> MatchReply(Tokens tokens, size_t num_context,
                                             std::span<const llama::ChatMessage> messages) const;
 
   // Lets go of the tenant's oldest live session. False: it has none.
@@ -163,8 +186,9 @@ class Conversations {
 
   // These need mutex_.
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
-  void NoteStore(const Key& key, Result<PendingStore> store);
+  void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const Tokens> tokens);
   void NoteFailure(const Key& key, const Status& status);
+  bool ForgetFailure(const Key& key);  // False: there was none.
 
   const DB db_;
   const llama::LlamaEngine* const engine_;
@@ -173,7 +197,7 @@ class Conversations {
 
   mutable std::mutex mutex_;
   std::list<Live> live_;                           // The newest first.
-  std::map<Key, PendingStore> stores_;             // By id.
+  std::map<Key, UnderStore> stores_;               // By id; some have ended.
   std::multiset<Key> under_way_;                   // Ids.
   std::list<std::pair<Key, Status>> failed_;       // The last that failed, by id.
   std::map<Key, std::vector<std::string>> turns_;  // Their ids, by the digest in them.

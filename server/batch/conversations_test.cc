@@ -8,7 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <future>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -340,6 +344,111 @@ TEST_F(ConversationsTest, ANameWhoseNextTurnIsUnderWayIsPending) {
   EXPECT_EQ(StateOf(kMine, "name"), TurnState::kDurable);
 }
 
+TEST_F(ConversationsTest, AnAnsweredTurnHasItsNameBeforeItIsDurable) {
+  Open();
+  StopStores(kMine);
+  const Tokens turn = Ids(30, 1);
+  Keep(kMine, "turn", turn);
+  ASSERT_EQ(StateOf(kMine, "turn"), TurnState::kPending);
+  EXPECT_TRUE(conversations_->IsBeingStored(kMine, "turn"));
+  EXPECT_FALSE(conversations_->IsBeingStored(kTheirs, "turn"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens known, conversations_->TokensOf(kMine, "turn"));
+  EXPECT_EQ(known, turn);
+  EXPECT_THAT(conversations_->TokensOf(kTheirs, "turn"), FailsWith(StatusCode::kNotFound, _));
+  conversations_->DropLive();  // Memory is short: the tokens are there all the same.
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+  ResumeStores();
+  conversations_->WaitForStores();
+  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable);
+  EXPECT_FALSE(conversations_->IsBeingStored(kMine, "turn"));
+  EXPECT_EQ(conversations_->UnstoredTokens(kMine, "turn"), nullptr);
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+}
+
+TEST_F(ConversationsTest, WhatIsDroppedOrRenamedBeforeItIsDurableIsSoBehindIt) {
+  Open();
+  StopStores(kMine);
+  const Tokens gone = Ids(30, 1);
+  const Tokens renamed = Ids(30, 2);
+  Keep(kMine, "gone", gone);
+  Keep(kMine, "renamed", renamed);
+  auto drop = std::async(std::launch::async, [&] { return conversations_->Drop(kMine, "gone"); });
+  auto rename = std::async(std::launch::async,
+                           [&] { return conversations_->Rename(kMine, "renamed", "named"); });
+  ASSERT_EQ(StateOf(kMine, "gone"), TurnState::kPending);
+  ResumeStores();
+  ATTNDB_EXPECT_OK(drop.get());
+  ATTNDB_EXPECT_OK(rename.get());
+  conversations_->WaitForStores();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  EXPECT_THAT(db.Describe("gone"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(NumKnown(kMine, Joined(gone, {5})), 0u) << "nor is it in memory";
+  EXPECT_THAT(conversations_->TokensOf(kMine, "renamed"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "named"), renamed);
+}
+
+TEST_F(ConversationsTest, ANameStandsForWhatHasItNow) {
+  Open();
+  const Tokens first = Ids(20, 1);
+  const Tokens second = Ids(25, 2);
+  const auto keep = [this](const std::string& name, const Tokens& tokens) {
+    conversations_->Keep(kMine, name, SessionOf(kMine, tokens), tokens,
+                         StoreOptions{.replace = true});
+  };
+  keep("name", first);
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), first);
+  conversations_->WaitForStores();
+  keep("name", second);
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), second);
+  conversations_->WaitForStores();
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), second);
+  ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "name", "other"));
+  EXPECT_THAT(conversations_->TokensOf(kMine, "name"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "other"), second);
+  ATTNDB_ASSERT_OK(conversations_->Drop(kMine, "other"));
+  EXPECT_THAT(conversations_->TokensOf(kMine, "other"), FailsWith(StatusCode::kNotFound, _));
+}
+
+// Its life is over, and it leaves the disk with the next Store.
+TEST_F(ConversationsTest, ANameOfWhatHasExpiredStandsForNothing) {
+  Open();
+  const auto now_us = std::make_shared<std::atomic<int64_t>>(1'000'000'000'000'000);
+  db_.emplace(
+      *DB::Open(directory_.File("clocked"), {.clock = [now_us] { return now_us->load(); }}));
+  conversations_.emplace(*db_, &*engine_, ConversationOptions{.ttl = std::chrono::seconds(60)});
+  const Tokens turn = Ids(20, 1);
+  Keep(kMine, "turn", turn);
+  conversations_->WaitForStores();
+  *now_us += 50'000'000;
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+  *now_us += 50'000'000;
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn) << "the use before counts";
+  *now_us += 61'000'000;
+  EXPECT_THAT(conversations_->TokensOf(kMine, "turn"), FailsWith(StatusCode::kNotFound, _));
+}
+
+TEST_F(ConversationsTest, AnAnsweredTurnThatCouldNotBeStoredIsThereWhileMemoryHasIt) {
+  Open();
+  const Tokens turn = Ids(10, 1);
+  const auto fail = [&](const std::string& name) {  // These are not the tokens that it holds.
+    conversations_->Keep(kMine, name, SessionOf(kMine, Ids(11, 2)), turn);
+    ASSERT_EQ(StateOf(kMine, name), TurnState::kFailed);
+  };
+  fail("lost");
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "lost"), turn);
+  ATTNDB_EXPECT_OK(conversations_->Drop(kMine, "lost"));
+  EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kUnknown);
+  EXPECT_EQ(conversations_->num_live(), 0u);
+  EXPECT_THAT(conversations_->Drop(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
+  fail("lost");
+  conversations_->DropLive();
+  EXPECT_THAT(conversations_->TokensOf(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
+  Keep(kMine, "other", turn);
+  ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "other", "lost"));
+  EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kDurable) << "another context has the name";
+  EXPECT_EQ(*conversations_->TokensOf(kMine, "lost"), turn);
+}
+
 TEST_F(ConversationsTest, WhatALoadTookSaysWhatTheNextTakes) {
   Open();
   const Tokens turn = Ids(400, 1);
@@ -490,6 +599,32 @@ TEST_F(RecallTest, ATurnThatWasRemovedIsNotFound) {
   ATTNDB_ASSERT_OK(db.Drop(id));
   EXPECT_THAT(Recalled("bobo"), IsEmpty());
   EXPECT_EQ(StateOf(kMine, id), TurnState::kUnknown);
+}
+
+// `attndb chat --name ID` goes on with a turn under its id, whose digest is that of the first
+// question alone.
+TEST_F(RecallTest, ATurnWhoseIdHasALongerDialogueIsNotFound) {
+  const std::string id = NewId();
+  Keep(kMine, id, Turn(Bytes("bobo")));
+  const Messages next = Next("bobo");
+  const Tokens again = Joined(*engine_->Conversation(next, 2), Bytes("bobo"));
+  const Tokens longer = Joined(Turn(Bytes("bobo")), again);
+  conversations_->Keep(kMine, id, SessionOf(kMine, longer), longer, StoreOptions{.replace = true});
+  for (const bool is_live : {true, false}) {
+    EXPECT_THAT(Recalled("bobo"), IsEmpty()) << is_live;
+    Forget();
+  }
+}
+
+TEST_F(RecallTest, ATurnAboutAnotherTextIsNotFound) {
+  const Tokens text = Bytes("text");
+  const Tokens turn = Joined(text, Turn(Bytes("bobo")));
+  Keep(kMine, NewId(), turn);
+  const Messages next = Next("bobo");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Remembered known, conversations_->Recall(kMine, next, text));
+  EXPECT_EQ(known.tokens, turn);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(known, conversations_->Recall(kMine, next, Bytes("tex.")));
+  EXPECT_EQ(known.num_messages, 0u);
 }
 
 TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {

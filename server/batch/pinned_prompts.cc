@@ -47,8 +47,12 @@ Result<std::shared_ptr<Turn>> TurnOf(const llama::LlamaEngine& engine, Conversat
   const Result<ContextInfo> there = db.Describe(prompt.name);
   if (there.ok() && !there->damaged && there->fingerprint == engine.spec().fingerprint &&
       there->kv_dtype == engine.spec().kv_dtype && there->num_tokens == prompt.tokens.size()) {
-    if (!there->pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(prompt.name));
-    return std::shared_ptr<Turn>();
+    // Another context may have been given the name.
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(prompt.name));
+    if (tokens == prompt.tokens) {
+      if (!there->pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(prompt.name));
+      return std::shared_ptr<Turn>();
+    }
   }
   ATTNDB_ASSIGN_OR_RETURN(Continuation start, conversations->Start(tenant, prompt.tokens, "full"));
   if (start.is_unread) conversations->Load(&start.session);

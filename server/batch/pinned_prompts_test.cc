@@ -100,6 +100,12 @@ TEST_F(PinnedPromptsTest, ANameThatHoldsOtherTokensIsTaken) {
   EXPECT_TRUE(Pin(earlier));
   EXPECT_TRUE(Pin(prompt));
   EXPECT_EQ(*db_->Tokens(prompt.name), prompt.tokens);
+  earlier = prompt;
+  ++earlier.tokens.back();  // As many of them.
+  EXPECT_TRUE(Pin(earlier));
+  EXPECT_TRUE(Pin(prompt));
+  EXPECT_EQ(*db_->Tokens(prompt.name), prompt.tokens);
+  EXPECT_FALSE(Pin(prompt));
 }
 
 TEST_F(PinnedPromptsTest, WhatCantBePinnedIsRefused) {

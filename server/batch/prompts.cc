@@ -11,11 +11,17 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kSystem = "system";
-constexpr std::string_view kContextRole = "context";  // What a prompt continues, by name.
+constexpr std::string_view kContextRole = "context";  // What a prompt continues: its digest.
 constexpr std::string_view kUser = "user";
 const std::string kQuestionGap = "\n\n";  // As LlamaEngine::QuestionSuffix has it.
 
 std::vector<TokenId> Joined(std::vector<TokenId> front, std::span<const TokenId> back) {
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
+}
+
+std::vector<llama::ChatMessage> Joined(std::vector<llama::ChatMessage> front,
+                                       std::span<const llama::ChatMessage> back) {
   front.insert(front.end(), back.begin(), back.end());
   return front;
 }
@@ -46,8 +52,7 @@ Result<Prompt> Prompts::Behind(const std::string& tenant, const std::string& con
                                const Tokens& tokens) const {
   Prompt prompt;
   if (!context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_->HandleOf(tenant));
-    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, db.Tokens(context));
+    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, conversations_->TokensOf(tenant, context));
   }
   prompt.tokens = Joined(std::move(prompt.tokens), tokens);
   prompt.num_last = tokens.size();
@@ -56,22 +61,36 @@ Result<Prompt> Prompts::Behind(const std::string& tenant, const std::string& con
 
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
                                Messages messages) const {
+  ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
+  return ChatAbout(tenant, subject, messages);
+}
+
+Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
+                                            const std::string& context) const {
+  Subject subject;
+  if (context.empty()) return subject;
+  subject.context = context;
+  ATTNDB_ASSIGN_OR_RETURN(subject.tokens, conversations_->TokensOf(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(std::string digest, DigestOf(subject.tokens));
+  subject.front.push_back({std::string(kContextRole), std::move(digest)});
+  return subject;
+}
+
+Result<Prompt> Prompts::ChatAbout(const std::string& tenant, const Subject& subject,
+                                  Messages messages) const {
   Prompt prompt;
-  std::vector<llama::ChatMessage> all;  // The messages, behind what they are about.
-  if (!context.empty()) all.push_back({std::string(kContextRole), context});
-  const size_t num_named = all.size();
-  all.insert(all.end(), messages.begin(), messages.end());
+  const std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(all));
   prompt.digest = digests.back();
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all));
+  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all, subject.tokens));
   if (known.num_messages > 0) {
-    ATTNDB_ASSIGN_OR_RETURN(const Tokens rest,
-                            engine_->Conversation(messages, known.num_messages - num_named));
+    const size_t num_known = known.num_messages - subject.front.size();
+    ATTNDB_ASSIGN_OR_RETURN(const Tokens rest, engine_->Conversation(messages, num_known));
     prompt.tokens = Joined(std::move(known.tokens), rest);
-  } else if (context.empty()) {
+  } else if (subject.context.empty()) {
     ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, engine_->Conversation(messages));
   } else {
-    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, AskContext(tenant, context, messages));
+    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, AskContext(subject, messages));
   }
   ATTNDB_ASSIGN_OR_RETURN(const Tokens last, engine_->Conversation(messages, messages.size() - 1));
   prompt.num_last = last.size();
@@ -82,13 +101,12 @@ Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& con
 Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& context,
                                 Messages messages) const {
   if (messages.size() < 2) return Status::InvalidArgument("messages[0] is a reply to nothing");
+  ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const Prompt asked,
-                          OfChat(tenant, context, messages.first(messages.size() - 1)));
-  std::vector<llama::ChatMessage> all;
-  if (!context.empty()) all.push_back({std::string(kContextRole), context});
-  all.insert(all.end(), messages.begin(), messages.end());
+                          ChatAbout(tenant, subject, messages.first(messages.size() - 1)));
+  std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   all.push_back({std::string(kUser), ""});  // What a reply is recalled for.
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all));
+  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all, subject.tokens));
   const bool is_known = known.num_messages + 1 == all.size() &&
                         known.tokens.size() > asked.tokens.size() &&
                         std::equal(asked.tokens.begin(), asked.tokens.end(), known.tokens.begin());
@@ -103,16 +121,13 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
   return prompt;
 }
 
-Result<std::vector<TokenId>> Prompts::AskContext(const std::string& tenant,
-                                                 const std::string& context,
-                                                 Messages messages) const {
+Result<std::vector<TokenId>> Prompts::AskContext(const Subject& subject, Messages messages) const {
   if (messages.front().role != kUser) {
     return Status::InvalidArgument("messages[0] is of the " + messages.front().role +
-                                   ", expected a question of the user: context '" + context +
-                                   "' has its own beginning");
+                                   ", expected a question of the user: context '" +
+                                   subject.context + "' has its own beginning");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_->HandleOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(Tokens tokens, db.Tokens(context));
+  Tokens tokens = subject.tokens;
   ATTNDB_ASSIGN_OR_RETURN(const llama::PromptLayout layout, llama::LayoutOf(*engine_, tokens));
   const std::string& question = messages.front().content;
   switch (layout) {
@@ -132,7 +147,7 @@ Result<std::vector<TokenId>> Prompts::AskContext(const std::string& tenant,
       break;
   }
   if (messages.size() > 1) {
-    return Status::InvalidArgument("context '" + context +
+    return Status::InvalidArgument("context '" + subject.context +
                                    "' is bare text, which takes one message, not " +
                                    std::to_string(messages.size()));
   }

@@ -8,6 +8,9 @@
 // Method:  contents are never parsed for control tokens, and what a reply was is taken from what
 //          Conversations remember, so that prompts of later turns begin with the tokens of earlier
 //          ones.
+// Names:   a context's name stands for the tokens that it names when the request comes. Turns about
+//          a context are remembered by its tokens: where these have changed, the prompt begins with
+//          the new ones, and the words of the earlier turns come behind them.
 // Threads: thread-safe.
 #ifndef ATTNDB_SERVER_BATCH_PROMPTS_H_
 #define ATTNDB_SERVER_BATCH_PROMPTS_H_
@@ -55,12 +58,22 @@ class Prompts {
   using Messages = std::span<const llama::ChatMessage>;
   using Tokens = std::vector<TokenId>;
 
+  // What messages are about, and what a conversation about it is remembered by.
+  struct Subject {
+    std::string context;  // Its name; empty: nothing.
+    Tokens tokens;
+    std::vector<llama::ChatMessage> front;  // What stands for it before the messages: 0 or 1.
+  };
+
+  // Errors: kNotFound.
+  Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
+  Result<Prompt> ChatAbout(const std::string& tenant, const Subject& subject,
+                           Messages messages) const;
   // A completion's prompt: the context's tokens, if it has a name, and `tokens`.
   Result<Prompt> Behind(const std::string& tenant, const std::string& context,
                         const Tokens& tokens) const;
   // The context's tokens and the messages as questions to it.
-  Result<Tokens> AskContext(const std::string& tenant, const std::string& context,
-                            Messages messages) const;
+  Result<Tokens> AskContext(const Subject& subject, Messages messages) const;
   Result<uint64_t> SystemTokensOf(Messages messages) const;
 
   const llama::LlamaEngine* const engine_;

@@ -255,6 +255,94 @@ TEST_F(PromptsTest, ALaterQuestionToAContextBeginsWithTheEarlierOne) {
                                                        "<|im_end|>\n<|im_start|>assistant\n"));
 }
 
+// A question to a document and its answer, whose tokens no tokenizer would make of the words.
+class ChangedDocumentTest : public PromptsTest {
+ protected:
+  void SetUp() override {
+    PromptsTest::SetUp();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(document_, engine_->DocumentPrefix("", "The cat is grey."));
+    Store("document", document_);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt asked, prompts_->OfChat(kTenant, "document", asked_));
+    turn_ = asked.tokens;
+    for (const char c : std::string("Grey")) {
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens letter,
+                                  engine_->Tokenize(std::string(1, c), false, false));
+      turn_.insert(turn_.end(), letter.begin(), letter.end());
+    }
+    conversations_->Keep(kTenant, NewTurnId(asked.digest), SessionOf(turn_), turn_);
+    conversations_->WaitForStores();
+  }
+  void Replace(const Tokens& tokens) const {
+    Session session = SessionOf(tokens);
+    ATTNDB_ASSERT_OK(db_->Store(session, tokens, {.name = "document", .replace = true}));
+  }
+  // The follow-up is a new conversation about `document`, with these words; and so is what is
+  // explained of the reply.
+  void ExpectAbout(const std::string& name, const Tokens& document) const {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfChat(kTenant, name, next_));
+    EXPECT_EQ(Text(prompt.tokens), Text(document) +
+                                       "\n\nWhich colour?<|im_end|>\n<|im_start|>assistant\nGrey"
+                                       "<|im_end|>\n<|im_start|>user\nSure?<|im_end|>\n"
+                                       "<|im_start|>assistant\n");
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt reply,
+                                prompts_->OfReply(kTenant, name, std::span(next_).first(2)));
+    EXPECT_EQ(Text(reply.tokens),
+              Text(document) + "\n\nWhich colour?<|im_end|>\n<|im_start|>assistant\nGrey");
+  }
+  // Whether the follow-up goes on from the tokens of the turn.
+  bool GoesOn(const std::string& name) const {
+    const Result<Prompt> prompt = prompts_->OfChat(kTenant, name, next_);
+    EXPECT_THAT(prompt, ::attndb::test::IsOk());
+    return prompt.ok() && prompt->tokens.size() > turn_.size() &&
+           std::equal(turn_.begin(), turn_.end(), prompt->tokens.begin());
+  }
+
+  const Messages asked_ = {{"user", "Which colour?"}};
+  const Messages next_ = {asked_[0], {"assistant", "Grey"}, {"user", "Sure?"}};
+  Tokens document_;
+  Tokens turn_;
+};
+
+TEST_F(ChangedDocumentTest, AFollowUpGoesOnWhileTheNameHasTheSameText) {
+  EXPECT_TRUE(GoesOn("document"));
+  Replace(document_);
+  EXPECT_TRUE(GoesOn("document")) << "the same text was imported again";
+}
+
+TEST_F(ChangedDocumentTest, AFollowUpBeginsWithTheTextThatReplacedIt) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens other, engine_->DocumentPrefix("", "The cat is red."));
+  Replace(other);
+  EXPECT_FALSE(GoesOn("document"));
+  ExpectAbout("document", other);
+  Replace(document_);
+  EXPECT_TRUE(GoesOn("document")) << "it is what it was again";
+}
+
+TEST_F(ChangedDocumentTest, AFollowUpBeginsWithTheTextThatWasAppended) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Tokens longer, engine_->Tokenize(" The dog is red.", false, false));
+  longer.insert(longer.begin(), document_.begin(), document_.end());
+  Replace(longer);
+  EXPECT_FALSE(GoesOn("document"));
+  ExpectAbout("document", longer);
+}
+
+TEST_F(ChangedDocumentTest, AFollowUpFindsTheTextUnderItsNewNameAlone) {
+  ATTNDB_ASSERT_OK(conversations_->Rename(kTenant, "document", "other"));
+  EXPECT_THAT(prompts_->OfChat(kTenant, "document", next_),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+  EXPECT_THAT(prompts_->OfReply(kTenant, "document", std::span(next_).first(2)),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+  EXPECT_TRUE(GoesOn("other"));
+}
+
+TEST_F(ChangedDocumentTest, AFollowUpToATextThatIsGoneIsNotFound) {
+  ATTNDB_ASSERT_OK(conversations_->Drop(kTenant, "document"));
+  EXPECT_THAT(prompts_->OfChat(kTenant, "document", next_),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+  EXPECT_THAT(prompts_->OfText(kTenant, "document", "And"),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+}
+
 TEST_F(PromptsTest, AContextThatCantBeAskedSaysWhy) {
   EXPECT_THAT(prompts_->OfChat(kTenant, "missing", Messages{{"user", "Why?"}}),
               FailsWith(StatusCode::kNotFound, HasSubstr("missing")));

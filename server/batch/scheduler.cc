@@ -518,10 +518,16 @@ void Scheduler::HandOver(Turn* turn) {
 
 void Scheduler::End(Turn* turn) {
   const TurnRequest& request = turn->request_;
+  std::optional<StoreOptions> store = request.store;
+  const Status fits = store && request.fit_store ? request.fit_store(&*store) : Status::Ok();
+  if (!fits.ok()) {
+    KeepCut(turn);
+    return Fail(turn, fits);
+  }
   const uint64_t num_dropped = turn->session_.num_dropped();
   std::vector<TokenId> tokens = HeldTokens(*turn);
   conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
-                       request.store);
+                       std::move(store));
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),

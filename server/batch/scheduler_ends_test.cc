@@ -403,6 +403,49 @@ TEST_F(SchedulerEndsTest, APromptIsKeptWithoutAReply) {
   }
 }
 
+TEST_F(SchedulerEndsTest, ANamedTurnIsStoredAsItFitsWhenItEnds) {
+  BatchTest::Open();
+  TurnRequest request = Request("talk", 20, 1, Greedy(3));
+  request.store = StoreOptions{.replace = true};
+  request.runs_last = true;
+  int num_calls = 0;
+  request.fit_store = [&num_calls](StoreOptions* store) {
+    ++num_calls;
+    store->pin = true;
+    return Status::Ok();
+  };
+  StartScheduler();
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  ATTNDB_EXPECT_OK(listener->error());
+  EXPECT_EQ(Stored("talk").size(), 23u);
+  EXPECT_TRUE(db_->Describe("talk")->pinned);
+  EXPECT_EQ(num_calls, 1);
+}
+
+TEST_F(SchedulerEndsTest, ANamedTurnThatNoLongerFitsFailsAndIsKept) {
+  BatchTest::Open();
+  TurnRequest request = Request("talk", 20, 1, Greedy(3));
+  request.cut_id = "cut";
+  request.store = StoreOptions{.replace = true};
+  request.runs_last = true;
+  request.fit_store = [](StoreOptions*) { return Status::FailedPrecondition("a document"); };
+  StartScheduler();
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_THAT(listener->error(), FailsWith(StatusCode::kFailedPrecondition, _));
+  EXPECT_FALSE(listener->end());
+  EXPECT_EQ(Stored("cut").size(), 23u);
+  EXPECT_THAT(db_->Describe("talk"), FailsWith(StatusCode::kNotFound, _));
+  // A text that is imported has no other id.
+  request.cut_id = "";
+  const auto import = Add(request);
+  ASSERT_TRUE(import->AwaitEnd());
+  EXPECT_THAT(import->error(), FailsWith(StatusCode::kFailedPrecondition, _));
+  conversations_->WaitForStores();
+  EXPECT_EQ(db_->List()->size(), 1u);
+}
+
 // Its client has the whole reply, and may go before it hears of the end.
 TEST_F(SchedulerEndsTest, ANamedTurnWhoseReplyIsWholeIsStoredThoughItsClientLeaves) {
   BatchTest::Open();

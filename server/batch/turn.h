@@ -79,6 +79,9 @@ struct TurnRequest {
   double tpot_seconds = 0;  // What a token may take; 0: it does not say.
   // How it is stored, under `id` in any case; none: as conversations are.
   std::optional<StoreOptions> store;
+  // Looks, before it is stored, what has the name by then, and changes `store` to fit. Comes from
+  // the scheduler's thread. Errors: the turn fails, and is kept as one that was cut. May be null.
+  std::function<Status(StoreOptions* store)> fit_store;
   // The last token of the reply is run, too, in one more pass: what is stored has all of it. If
   // this pass fails, so does the turn, and it is not stored.
   bool runs_last = false;

@@ -36,6 +36,18 @@ Result<std::vector<std::string>> DigestsOf(std::span<const llama::ChatMessage> m
   return digests;
 }
 
+Result<std::string> DigestOf(std::span<const TokenId> tokens) {
+  // The same on machines of either order of bytes: a store may move to another one.
+  std::string bytes;
+  bytes.reserve(tokens.size() * sizeof(TokenId));
+  for (const TokenId token : tokens) {
+    for (size_t i = 0; i < sizeof(TokenId); ++i) {
+      bytes += static_cast<char>(static_cast<uint32_t>(token) >> (8 * i) & 0xff);
+    }
+  }
+  return llama::TextDigest(bytes);
+}
+
 std::string NewTurnId(const std::string& digest) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string id(kPrefix);

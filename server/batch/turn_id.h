@@ -15,12 +15,16 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::server {
 
 // Element i: a digest of messages [0, i]. 24 hexadecimal digits.
 Result<std::vector<std::string>> DigestsOf(std::span<const llama::ChatMessage> messages);
+
+// A digest of the ids of tokens: what a context holds, whatever it is called.
+Result<std::string> DigestOf(std::span<const TokenId> tokens);
 
 // An id that no other turn has. `digest`: of the messages that it answers; empty: of bare text.
 std::string NewTurnId(const std::string& digest);

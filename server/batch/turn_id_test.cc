@@ -71,5 +71,17 @@ TEST(TurnIdTest, NoTwoTurnsHaveTheSameId) {
   }
 }
 
+TEST(TurnIdTest, TokensHaveADigestOfTheirOwn) {
+  using Tokens = std::vector<TokenId>;
+  const std::string one = *DigestOf(Tokens{1, 2, 3});
+  EXPECT_EQ(one, *DigestOf(Tokens{1, 2, 3}));
+  // SHA-256 of 01000000 02000000 03000000.
+  EXPECT_EQ(one, "4636993d3e1da4e9d6b8f87b79e8f7c6d018580d52661950eabc3845c5897a4d");
+  for (const Tokens& other :
+       {Tokens{}, Tokens{1, 2}, Tokens{1, 3, 2}, Tokens{1, 2, 3, 0}, Tokens{1, 2, 3 << 8}}) {
+    EXPECT_NE(*DigestOf(other), one);
+  }
+}
+
 }  // namespace
 }  // namespace attndb::server

@@ -47,10 +47,13 @@ Result<Json> Describe(const Service& service, const std::string& tenant, const D
 
 // Returns what the context is called then. The name, which may be taken, comes first: what is
 // refused changes nothing.
-Result<std::string> Change(const DB& db, const std::string& id, const std::string& body) {
+Result<std::string> Change(const Service& service, const std::string& tenant, const DB& db,
+                           const std::string& id, const std::string& body) {
   ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
   ATTNDB_ASSIGN_OR_RETURN(const ContextChange change, ParseChange(json));
-  if (change.name) ATTNDB_RETURN_IF_ERROR(db.Rename(id, *change.name));
+  if (change.name) {
+    ATTNDB_RETURN_IF_ERROR(service.conversations->Rename(tenant, id, *change.name));
+  }
   const std::string name = change.name.value_or(id);
   if (change.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(name, *change.pinned));
   if (change.sets_ttl) ATTNDB_RETURN_IF_ERROR(db.SetTtl(name, change.ttl));
@@ -60,14 +63,22 @@ Result<std::string> Change(const DB& db, const std::string& id, const std::strin
 Result<Json> Text(const Service& service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
   ATTNDB_ASSIGN_OR_RETURN(const StoredTextRequest request, ParseStoredText(body));
-  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
+  Json json = {{"context", request.context}};
+  const std::string& tenant = call.rules.tenant;
+  if (const auto tokens = service.conversations->UnstoredTokens(tenant, request.context)) {
+    json["num_tokens"] = tokens->size();
+    ATTNDB_ASSIGN_OR_RETURN(json["text"], service.engine->Detokenize(*tokens, request.special));
+    return json;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const llama::StoredText stored,
                           llama::TextOf(*service.engine, db, request.context, request.special));
-  return Json{
-      {"context", request.context}, {"num_tokens", stored.num_tokens}, {"text", stored.text}};
+  json["num_tokens"] = stored.num_tokens;
+  json["text"] = stored.text;
+  return json;
 }
 
-Result<Json> AnswerTo(const Service& service, const Call& call, const std::string& id) {
+Result<Json> Perform(const Service& service, const Call& call, const std::string& id) {
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   if (id.empty()) return List(db);
@@ -77,15 +88,33 @@ Result<Json> AnswerTo(const Service& service, const Call& call, const std::strin
     return Json{{"context", id}, {"deleted", true}};
   }
   if (method != "POST") return Describe(service, tenant, db, id);
-  ATTNDB_ASSIGN_OR_RETURN(const std::string name, Change(db, id, call.request->body));
+  ATTNDB_ASSIGN_OR_RETURN(const std::string name,
+                          Change(service, tenant, db, id, call.request->body));
   return Describe(service, tenant, db, name);
+}
+
+// A turn that was answered and could not be stored has a name all the same.
+Result<Json> AnswerTo(const Service& service, const Call& call, const std::string& id) {
+  Result<Json> json = Perform(service, call, id);
+  if (json.status().code() != StatusCode::kNotFound) return json;
+  const Status stored = service.conversations->WaitFor(call.rules.tenant, id);
+  if (stored.ok()) return json;
+  return stored.WithContext("'" + id + "' could not be stored");
 }
 
 }  // namespace
 
 void AnswerContext(Service* service, Call call, const std::string& id) {
-  service->run_later(
-      call, [service, call, id] { AnswerCall(service, call, AnswerTo(*service, call, id)); });
+  const auto answer = [service, call, id] {
+    const Result<Json> json = AnswerTo(*service, call, id);
+    if (json.ok()) return AnswerCall(service, call, json);
+    AnswerCall(service, call, ErrorResponse(HttpStatusOfStore(json.status()), json.status()));
+  };
+  const bool changes = call.request->method == "POST" || call.request->method == "DELETE";
+  service->run_later(call, [service, call, id, changes, answer] {
+    if (!changes) return answer();
+    RunWhenStored(service, call, id, answer);
+  });
 }
 
 void AnswerText(Service* service, Call call) {

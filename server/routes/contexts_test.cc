@@ -1,6 +1,7 @@
-// Goal:   a change of a context is made whole or not at all, and nobody is told where the server
-//         has its model.
-// Method: contexts of a tiny model in a store; a responder that keeps what it is sent.
+// Goal:   a change of a context is made whole or not at all; a turn is changed as soon as it was
+//         answered; and nobody is told where the server has its model.
+// Method: contexts of a tiny model in a store, whose Stores the test stops; a responder that keeps
+//         what it is sent.
 #include "server/routes/contexts.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,14 +31,19 @@ class ContextsTest : public BatchTest {
     service_.conversations = &*conversations_;
     service_.metrics = &metrics_;
     service_.log = &log_;
+    service_.engine = &*engine_;
     service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
+    service_.run_waiting = [this](const Call&, std::function<void()> work) {
+      waiting_.push_back(std::async(std::launch::async, std::move(work)));
+    };
     Keep("harbour", 1);
     Keep("lighthouse", 2);
     conversations_->WaitForStores();
   }
 
-  Response Ask(const std::string& method, const std::string& context,
-               const std::string& body = "") {
+  // The answer comes now, or when what it waits for has ended: AwaitWaiting.
+  std::shared_ptr<KeepingResponder> Begin(const std::string& method, const std::string& context,
+                                          const std::string& body = "") {
     const auto request = std::make_shared<server::Request>();
     request->method = method;
     request->body = body;
@@ -45,23 +52,38 @@ class ContextsTest : public BatchTest {
     call.request = request;
     call.responder = responder;
     AnswerContext(&service_, std::move(call), context);
-    return responder->sent;
+    return responder;
+  }
+  Response Ask(const std::string& method, const std::string& context,
+               const std::string& body = "") {
+    return Begin(method, context, body)->sent;
+  }
+  size_t num_waiting() const { return waiting_.size(); }
+  void AwaitWaiting() {
+    for (std::future<void>& waiting : waiting_) waiting.get();
+    waiting_.clear();
   }
   Result<ContextInfo> InfoOf(const std::string& name) const {
     return conversations_->HandleOf(TenantRules().tenant)->Describe(name);
   }
 
-  Service service_;
-
- private:
+  void TearDown() override {
+    ResumeStores();
+    AwaitWaiting();
+    BatchTest::TearDown();
+  }
   void Keep(const std::string& name, uint64_t seed) {
     const std::vector<TokenId> tokens = llama::RandomIds(20, seed, engine_->info().vocab_size);
     const std::string tenant = TenantRules().tenant;
     conversations_->Keep(tenant, name, SessionOf(tenant, tokens), tokens);
   }
 
+  Service service_;
+
+ private:
   Metrics metrics_;
   RequestLog log_{LogFormat::kOff, stderr};
+  std::vector<std::future<void>> waiting_;
 };
 
 TEST_F(ContextsTest, NobodyIsToldWhereTheModelIs) {
@@ -100,6 +122,49 @@ TEST_F(ContextsTest, AChangeThatIsRefusedChangesNothing) {
     EXPECT_FALSE(stored.pinned) << body;
     EXPECT_FALSE(stored.ttl_seconds.has_value()) << body;
   }
+}
+
+TEST_F(ContextsTest, AnAnsweredTurnIsChangedAndRemovedOnceItIsStored) {
+  StopStores(TenantRules().tenant);
+  Keep("pinned", 3);
+  Keep("named", 4);
+  Keep("gone", 5);
+  for (const char* const name : {"pinned", "named", "gone"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Json state, ParseJson(Ask("GET", name).body));
+    EXPECT_EQ(state, (Json{{"context", name}, {"durable", false}}));
+  }
+  const auto pinned = Begin("POST", "pinned", R"({"pinned": true, "ttl_seconds": 60})");
+  const auto named = Begin("POST", "named", R"({"name": "port"})");
+  const auto gone = Begin("DELETE", "gone");
+  EXPECT_EQ(num_waiting(), 3u);
+  EXPECT_EQ(Ask("POST", "harbour", R"({"pinned": true})").status, 200)
+      << "what is stored waits for nobody";
+  ResumeStores();
+  AwaitWaiting();
+  EXPECT_EQ(pinned->sent.status, 200);
+  EXPECT_TRUE(InfoOf("pinned")->pinned);
+  EXPECT_EQ(InfoOf("pinned")->ttl_seconds, 60);
+  EXPECT_EQ(named->sent.status, 200);
+  ATTNDB_EXPECT_OK(InfoOf("port"));
+  EXPECT_EQ(gone->sent.status, 200);
+  conversations_->WaitForStores();
+  EXPECT_EQ(Ask("GET", "gone").status, 404);
+  EXPECT_EQ(Ask("DELETE", "gone").status, 404);
+}
+
+TEST_F(ContextsTest, ATurnThatCouldNotBeStoredSaysWhyUntilItIsRemoved) {
+  const std::string tenant = TenantRules().tenant;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(tenant));
+  for (const char* const name : {"harbour", "lighthouse"}) ATTNDB_ASSERT_OK(db.Pin(name));
+  ATTNDB_ASSERT_OK(db.SetQuota(1));
+  Keep("lost", 3);
+  conversations_->WaitForStores();
+  EXPECT_NE(Ask("GET", "lost").body.find("quota"), std::string::npos);
+  const Response refused = Ask("POST", "lost", R"({"pinned": true})");
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_NE(refused.body.find("'lost' could not be stored"), std::string::npos);
+  EXPECT_EQ(Ask("DELETE", "lost").status, 200);
+  EXPECT_EQ(Ask("GET", "lost").status, 404);
 }
 
 }  // namespace

@@ -200,12 +200,17 @@ void AnswerExplain(Service* service, Call call) {
     if (FindMember(*body, "plan") != nullptr && !service->options.allow_plans) {
       return refuse(Status::InvalidArgument("'plan': this server's plan is fixed"));
     }
-    const bool is_text = FindMember(*body, "text") != nullptr;
-    if (FindMember(*body, "messages") == nullptr &&
-        (is_text || FindMember(*body, "context") != nullptr)) {
-      return AnswerCall(
-          service, call,
-          is_text ? ExplainText(*service, call, *body) : ExplainContext(*service, call, *body));
+    const bool is_text =
+        FindMember(*body, "text") != nullptr || FindMember(*body, "prompt_of") != nullptr;
+    const Json* const context = FindMember(*body, "context");
+    if (FindMember(*body, "messages") == nullptr && (is_text || context != nullptr)) {
+      const bool has_name = context != nullptr && context->is_string();
+      const std::string name = has_name ? context->get<std::string>() : std::string();
+      return RunWhenStored(service, call, name, [service, call, is_text, body = *body] {
+        AnswerCall(
+            service, call,
+            is_text ? ExplainText(*service, call, body) : ExplainContext(*service, call, body));
+      });
     }
     const Status status = Schedule(service, call, *body);
     if (!status.ok()) refuse(status);

@@ -20,6 +20,10 @@ Result<TextRequest> ParseExplainContext(const Json& body) {
 Result<ExplainTextRequest> ParseExplainText(const Json& body) {
   ExplainTextRequest request;
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "text", &request.text));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "prompt_of", &request.prompt_of));
+  if (!request.text.empty() && !request.prompt_of.empty()) {
+    return Status::InvalidArgument("'text' and 'prompt_of' exclude each other");
+  }
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "system", &request.system));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "raw", &request.raw));
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request.context));

@@ -29,8 +29,10 @@ Result<ExplainRequest> ParseExplain(const Json& body);
 Result<TextRequest> ParseExplainContext(const Json& body);
 
 // {"text": TEXT, "system": TEXT, "raw": false, "context": NAME}: what of a text is stored.
+// {"prompt_of": NAME, "context": NAME}: the same of what a context holds.
 struct ExplainTextRequest {
   std::string text;
+  std::string prompt_of;
   std::string system;
   std::string context;
   bool raw = false;

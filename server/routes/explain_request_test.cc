@@ -61,6 +61,12 @@ TEST(ExplainRequestTest, ATextIsReadWithWhatStandsInFrontOfIt) {
   EXPECT_EQ(request.system, "S");
   EXPECT_EQ(request.context, "c");
   EXPECT_TRUE(request.raw);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ExplainTextRequest stored,
+                              ParseExplainText(Json::parse(R"({"prompt_of": "p"})")));
+  EXPECT_EQ(stored.prompt_of, "p");
+  EXPECT_EQ(stored.text, "");
+  EXPECT_THAT(ParseExplainText(Json::parse(R"({"text": "T", "prompt_of": "p"})")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("exclude each other")));
   EXPECT_THAT(ParseExplainText(Json::parse(R"({"text": "T", "raw": "yes"})")),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("raw")));
 }

@@ -15,6 +15,19 @@ Json Milliseconds(double seconds) {
   return seconds > 0 ? Json(std::round(seconds * kDigits) / kDigits * 1e3) : Json();
 }
 
+// Looking at a context is not using it.
+Result<std::vector<TokenId>> PromptOf(const Service& service, const std::string& tenant,
+                                      const ExplainTextRequest& request) {
+  if (request.prompt_of.empty()) {
+    return llama::DocumentTokens(*service.engine, request.raw, request.system, request.text);
+  }
+  if (const auto unstored = service.conversations->UnstoredTokens(tenant, request.prompt_of)) {
+    return *unstored;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
+  return db.Tokens(request.prompt_of);
+}
+
 }  // namespace
 
 Json JsonOf(const ReusePrice& price) {
@@ -28,10 +41,12 @@ Json JsonOf(const ReusePrice& price) {
 Result<Json> ExplainContext(const Service& service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(const TextRequest request, ParseExplainContext(body));
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(request.context));
-  tokens.push_back(0);  // The token that the engine would run.
+  // One look at the name: another context may have it by the next.
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(request.context));
   SessionOptions how;
-  how.context = request.context;
+  how.context = "#" + std::to_string(static_cast<int64_t>(info.id));
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(how.context));
+  tokens.push_back(0);  // The token that the engine would run.
   how.plan = request.plan.empty() ? service.options.plan : request.plan;
   ATTNDB_ASSIGN_OR_RETURN(const SessionStart start,
                           db.CreateSession(service.engine->spec(), tokens, how));
@@ -44,12 +59,11 @@ Result<Json> ExplainContext(const Service& service, const Call& call, const Json
 
 Result<Json> ExplainText(const Service& service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(ExplainTextRequest request, ParseExplainText(body));
+  const std::string& tenant = call.rules.tenant;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, PromptOf(service, tenant, request));
   SessionOptions how;
   how.context = std::move(request.context);
-  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
-  ATTNDB_ASSIGN_OR_RETURN(
-      const std::vector<TokenId> tokens,
-      llama::DocumentTokens(*service.engine, request.raw, request.system, request.text));
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,
                           db.ExplainPrefix(service.engine->spec(), tokens, how));
   return Json{{"prefix", ReadOwnJson(explain.ToJson())}, {"report", explain.ToText()}};

@@ -11,6 +11,7 @@
 #include "server/openai/error.h"
 #include "server/routes/import_request.h"
 #include "server/routes/progress_answer.h"
+#include "server/routes/store_place.h"
 
 namespace attndb::server {
 namespace {
@@ -118,22 +119,27 @@ Result<std::vector<TokenId>> TokensOf(const Service& service, const Call& call, 
                                  ModelName(service) + " is meant for");
 }
 
-// Nobody else appends to the context while what this gives is held. It stays what it was: its name,
-// its pin and its time to live.
-Result<std::shared_ptr<void>> BeginAppend(Service* service, const DB& db, const std::string& tenant,
-                                          StoreOptions* store) {
+// The context that a text is appended to, which stays what it was: its name, its pin and its time
+// to live. Nobody else appends to it while `held` is.
+struct AppendPlace {
+  ContextInfo began;
+  std::shared_ptr<void> held;
+};
+
+Result<AppendPlace> BeginAppend(Service* service, const DB& db, const std::string& tenant,
+                                StoreOptions* store) {
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo found, db.Describe(store->name));
   if (found.name.empty()) {
     return Status::FailedPrecondition("context '" + store->name +
                                       "' has no name, by which a server stores");
   }
-  ATTNDB_ASSIGN_OR_RETURN(auto held, service->appends->Begin(tenant, found.name));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(found.name));
-  store->name = info.name;
+  AppendPlace place;
+  ATTNDB_ASSIGN_OR_RETURN(place.held, service->appends->Begin(tenant, found.name));
+  ATTNDB_ASSIGN_OR_RETURN(place.began, db.Describe(found.name));
+  store->name = place.began.name;
   store->replace = true;
-  store->pin = info.pinned;
-  if (info.ttl_seconds) store->ttl = std::chrono::seconds(*info.ttl_seconds);
-  return held;
+  ATTNDB_RETURN_IF_ERROR(FitAppend(db, place.began, store));
+  return place;
 }
 
 // What `attndb import --dry-run` says. The server keeps no figure of how long it would take.
@@ -160,14 +166,12 @@ Result<Json> NothingToDo(const DB& db, const StoreOptions& store, bool is_dry) {
   return json;
 }
 
-Status Import(Service* service, const Call& call) {
-  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-  ATTNDB_ASSIGN_OR_RETURN(ImportRequest asked, ParseImport(body));
+Status Import(Service* service, const Call& call, ImportRequest asked) {
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service->conversations->HandleOf(tenant));
-  std::shared_ptr<void> held;
+  AppendPlace place;
   if (asked.append) {
-    ATTNDB_ASSIGN_OR_RETURN(held, BeginAppend(service, db, tenant, &asked.store));
+    ATTNDB_ASSIGN_OR_RETURN(place, BeginAppend(service, db, tenant, &asked.store));
   }
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(*service, call, db, asked));
   ATTNDB_ASSIGN_OR_RETURN(const bool is_there, IsImported(*service, db, asked.store, tokens));
@@ -190,12 +194,18 @@ Status Import(Service* service, const Call& call) {
   turn.tenant = tenant;
   turn.received_seconds = call.received_seconds;
   turn.store = asked.store;
+  if (asked.append) {
+    turn.fit_store = [db, began = place.began](StoreOptions* store) {
+      return FitAppend(db, began, store);
+    };
+  }
   // The token that is sampled behind the text is not run, so that it is not stored.
   turn.generate.max_tokens = 1;
   const uint64_t num_tokens = tokens.size();
   turn.prompt = std::move(tokens);
-  auto listener = std::make_shared<ImportListener>(service, std::move(answer), asked.store.name,
-                                                   num_tokens, std::move(before), std::move(held));
+  auto listener =
+      std::make_shared<ImportListener>(service, std::move(answer), asked.store.name, num_tokens,
+                                       std::move(before), std::move(place.held));
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
                                              std::move(start.rest), std::move(listener)),
@@ -224,8 +234,13 @@ Result<bool> IsImported(const Service& service, const DB& db, const StoreOptions
 
 void AnswerImport(Service* service, Call call) {
   service->run_later(call, [service, call] {
-    const Status status = Import(service, call);
-    if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    const Result<Json> body = ParseJson(call.request->body);
+    const Result<ImportRequest> asked = body.ok() ? ParseImport(*body) : body.status();
+    if (!asked.ok()) return AnswerCall(service, call, ErrorResponse(asked.status()));
+    RunWhenStored(service, call, asked->store.name, [service, call, asked = *asked] {
+      const Status status = Import(service, call, asked);
+      if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    });
   });
 }
 

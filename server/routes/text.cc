@@ -8,11 +8,11 @@
 
 #include "attndb/context_name.h"
 #include "attndb/units.h"
-#include "engines/llama/prompt_layout.h"
 #include "server/batch/turn_id.h"
 #include "server/openai/error.h"
 #include "server/openai/text_answer.h"
 #include "server/openai/text_request.h"
+#include "server/routes/store_place.h"
 
 namespace attndb::server {
 namespace {
@@ -93,7 +93,7 @@ class TextCall {
     turn.id = NewTurnId(prompt.digest);
     turn.cut_id = turn.id;  // A name is of whole turns.
     if (!asked_.store_as.empty()) {
-      ATTNDB_ASSIGN_OR_RETURN(turn.store, StoreFor(tenant));
+      ATTNDB_RETURN_IF_ERROR(StoreUnderName(tenant, &turn));
       turn.id = asked_.store_as;
       turn.under_way = service_->conversations->NoteUnderWay(tenant, turn.id);
       turn.runs_last = true;
@@ -127,25 +127,19 @@ class TextCall {
     if (!asked_.plan.empty()) return asked_.plan;
     return tpot_seconds > 0 ? PlanFor(tpot_seconds) : service_->options.plan;
   }
-  // How a turn is stored that has a name: in the place, and with the life, of the dialogue that has
-  // the name before.
-  Result<StoreOptions> StoreFor(const std::string& tenant) const {
-    ATTNDB_RETURN_IF_ERROR(CheckContextName(asked_.store_as).WithContext("'store_as'"));
-    StoreOptions store = {.replace = true, .ttl = service_->options.conversations.ttl};
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, service_->conversations->HandleOf(tenant));
-    const Result<ContextInfo> earlier = db.Describe(asked_.store_as);
-    if (earlier.status().code() == StatusCode::kNotFound) return store;
-    ATTNDB_RETURN_IF_ERROR(earlier.status());
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(asked_.store_as));
-    ATTNDB_ASSIGN_OR_RETURN(const auto layout, llama::LayoutOf(*service_->engine, tokens));
-    if (layout == llama::PromptLayout::kDocument) {
-      return Status::InvalidArgument("'store_as': '" + asked_.store_as +
-                                     "' is a document, which the turn would replace");
-    }
-    store.pin = earlier->pinned;
-    store.ttl.reset();
-    if (earlier->ttl_seconds) store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
-    return store;
+  // A turn that has a name is stored in the place, and with the life, of the dialogue that has the
+  // name when the turn ends. What can't be stored then is refused now.
+  Status StoreUnderName(const std::string& tenant, TurnRequest* turn) const {
+    const std::string& name = asked_.store_as;
+    ATTNDB_RETURN_IF_ERROR(CheckContextName(name).WithContext("'store_as'"));
+    ATTNDB_ASSIGN_OR_RETURN(DB db, service_->conversations->HandleOf(tenant));
+    const StoreOptions life = {.ttl = service_->options.conversations.ttl};
+    const auto place = std::make_shared<DialoguePlace>(service_->engine, std::move(db), life);
+    turn->fit_store = [place, name](StoreOptions* store) -> Status {
+      ATTNDB_ASSIGN_OR_RETURN(*store, place->Look(name));
+      return Status::Ok();
+    };
+    return turn->fit_store(&turn->store.emplace());
   }
 
   // A name that is not the model's is what most clients send to a server of one model.

@@ -86,6 +86,7 @@ using Chore = Result<Json> (*)(const DB& db, const UpkeepRequest& request, Progr
 Result<Json> Run(Service* service, Chore chore, const UpkeepRequest& request,
                  ProgressAnswer* answer) {
   const Call& call = answer->call();
+  (void)service->conversations->WaitFor(call.rules.tenant, request.context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service->conversations->HandleOf(call.rules.tenant));
   return chore(db, request, [&](uint64_t bytes_done, uint64_t bytes_total) {
     answer->Progress(bytes_done, bytes_total);

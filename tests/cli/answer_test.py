@@ -178,6 +178,23 @@ class ChatTest(CliCase):
                                 stdin="Thanks.\n")
         self.assertEqual(by_name["name"], "skerry.chat")
 
+    def test_a_chat_says_what_it_goes_on_with(self):
+        chat = ("chat", "-c", "skerry", "--max-tokens", 4)
+        self.run_ok(*chat, stdin="Who?\n")
+        self.assertIn("goes on with 'skerry.chat'\n", self.run_ok(*chat, stdin="And?\n").err)
+        changed = "which begins with another text than 'skerry' has now"
+        self.run_ok("append", "skerry", "-", stdin="The doctor is called Bo.")
+        self.assertIn(changed, self.run_ok(*chat, stdin="And?\n").err)
+        self.run_ok("import", "-", "--name", "skerry", "--replace", stdin="Another document.")
+        self.assertIn(changed, self.run_ok(*chat, stdin="And?\n").err)
+        named = self.run_ok("chat", "--name", "skerry.chat", stdin="")
+        self.assertIn("goes on with 'skerry.chat'\n", named.err)
+        self.run_ok("mv", "skerry", "island")
+        self.assert_fails(NOT_FOUND, *chat, stdin="And?\n",
+                          says=["skerry", "--name skerry.chat"])
+        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+        self.assertIn("goes on with 'skerry.chat'\n", self.run_ok(*chat, stdin="And?\n").err)
+
     def test_two_processes_say_what_one_says(self):
         questions = ["What is the keeper called?", "Where is the spare key?"]
         one = self.run_json("chat", "-c", "skerry", "--name", "one", "--max-tokens", 20,
