@@ -225,9 +225,9 @@ class ATTNDB_EXPORT DB {
   // Errors: kNotFound; kReadOnly; kIoError.
   Status Pin(std::string_view context, bool pinned = true) const;
   // Sets the time to live since the last access; nullopt = for ever. Returns after a sync.
-  // Time is the system's, and so that of a store that lies unused: a clock that is far ahead when
-  // the store is opened can't be told from a long rest, and expires all that is not pinned. What a
-  // clock gains while the store is open is not taken for time that has passed.
+  // Time is the system's: a clock that is far ahead when the store is opened can't be told from a
+  // long rest, and expires all that is not pinned. A clock that jumps ahead while the store is open
+  // expires none. Once it is set right, uses that it dated ahead count as that moment.
   // Errors: kInvalidArgument (negative); as Pin.
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
   // Calls the context `name`, whatever it was called, in one commit: sessions and Stores that go on

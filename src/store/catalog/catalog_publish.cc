@@ -329,7 +329,7 @@ Result<PublishOutcome> CatalogContexts::Publish(const PublishRequest& request) {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(PublishOutcome outcome,
-                          Publication(core_->database(), request, core_->Now()).Run());
+                          Publication(core_->database(), request, core_->GiveDate()).Run());
   ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }

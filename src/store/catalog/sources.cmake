@@ -30,3 +30,4 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/sqlite.cc catalog/sqlite_fork.cc
   catalog/tenant_numbers.cc
   catalog/wal_check.cc)
+  catalog/use_dates.cc
