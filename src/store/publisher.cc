@@ -331,7 +331,7 @@ Status Publisher::Drop(const std::string& tenant, std::string_view context) {
   Status status = TryDrop(tenant, context);
   if (status.code() == StatusCode::kResourceExhausted) {
     parts_.merger->Await();
-    parts_.reserve->Release();
+    (void)parts_.reserve->Release();
     status = TryDrop(tenant, context);
   }
   parts_.reserve->Take();
