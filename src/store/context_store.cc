@@ -153,8 +153,8 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                    derived::Lanes::Priority::kNormal,  // Short; who starves measures nothing.
                    derived::Lanes::Priority::kLow},    // Merges.
                   settings_.options.background_threads),
-      publisher_({&settings_, catalog_.get(), &registry_, &uses_, &commits_, &space_, &derived_,
-                  &objects_, &merger_, &reserve_, &counts_}) {}
+      publisher_({&settings_, catalog_.get(), &registry_, &damage_, &uses_, &commits_, &space_,
+                  &derived_, &objects_, &merger_, &reserve_, &counts_}) {}
 
 Status ContextStore::WaitForBackground(const std::string& tenant, bool of_all,
                                        const derived::Lanes::Progress& progress) {
