@@ -38,6 +38,8 @@ class ServerContexts final : public Contexts {
     if (!json.is_object()) return Status::IoError("the server's answer is no context");
     const Json* const durable = server::FindMember(json, "durable");
     const Json* const error = server::FindMember(json, "error");
+    const Json* const damaged = server::FindMember(json, "damaged");
+    if (damaged != nullptr && *damaged == true) return ContextFromJson(json);
     if (error != nullptr && error->is_string()) {
       return Status::FailedPrecondition("'" + context + "' could not be stored: " +
                                         Printable(error->get_ref<const std::string&>()));

@@ -101,6 +101,9 @@ class Conversations {
   Status Drop(const std::string& tenant, const std::string& context);
   // Lets go of all sessions that nobody is using: memory is short.
   void DropLive();
+  // Lets go of the tenant's: what one of them has can't be read any more, and the next request
+  // starts from what the store has.
+  void DropLive(const std::string& tenant);
   // What to store these tokens would take. Contexts of live sessions are in use, and can't be
   // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
   // Errors: as DB::CheckRoom, which waits for no merge.
@@ -152,6 +155,8 @@ class Conversations {
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
   void NoteStore(const Key& key, Result<PendingStore> store);
   void NoteFailure(const Key& key, const Status& status);
+  // Whether the session's own turn can't be stored, as what it goes on from is lost.
+  bool IsLost(const Live& live) const;
   // A fork of the live session that has most of the prompt, if that is more than num_known.
   std::optional<Continuation> ForkLive(const std::string& tenant, std::span<const TokenId> prompt,
                                        uint64_t num_known, const std::string& plan);
