@@ -88,7 +88,7 @@ class Talk {
     ATTNDB_CHECK(fcntl(client_, F_SETFL, O_NONBLOCK) == 0);
     asio::ip::tcp::socket socket(asio::make_strand(io_));
     socket.assign(asio::ip::tcp::v4(), ends[1]);  // It reads and writes as one of TCP does.
-    server::StartConnection(std::move(socket), &setup_);
+    server::MakeConnection(std::move(socket), &setup_)->Serve();
     Step();
   }
   Talk(const Talk&) = delete;

@@ -45,6 +45,8 @@ class ServerContexts final : public Contexts {
       ATTNDB_ASSIGN_OR_RETURN(const Json json, client_.Ask("GET", ContextPath(context)));
       if (!json.is_object()) return Status::IoError("the server's answer is no context");
       const Json* const durable = server::FindMember(json, "durable");
+      const Json* const damaged = server::FindMember(json, "damaged");
+      if (damaged != nullptr && *damaged == true) return ContextFromJson(json);
       const Json* const error = server::FindMember(json, "error");
       if (error != nullptr && error->is_string()) {
         return Status::FailedPrecondition("'" + context + "' could not be stored: " +

@@ -171,7 +171,7 @@ class ATTNDB_EXPORT DB {
   // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
   //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
   //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
-  //         kReadOnly; kIoError. The session is unchanged and nothing of it is visible.
+  //         kCorruption (lost files); kReadOnly; kIoError. Nothing of it is visible, or changed.
   Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
                           const StoreOptions& options = {}) const;
 
@@ -213,8 +213,8 @@ class ATTNDB_EXPORT DB {
   Result<FindResult> Find(const ModelSpec& spec, const FindQuery& query,
                           const FindOptions& options = {}) const;
 
-  // The tenant's contexts, oldest first; and one of them, by name or "#id". List reads catalog rows
-  // of each context.
+  // The tenant's contexts, oldest first; and one of them, by name or "#id". Reads catalog rows of
+  // each. Describe looks whether the files are there, too: a context that lacks some is damaged.
   // Errors: kNotFound (Describe); kCorruption, kIoError (the catalog).
   Result<std::vector<ContextInfo>> List() const;
   Result<ContextInfo> Describe(std::string_view context) const;
@@ -225,9 +225,9 @@ class ATTNDB_EXPORT DB {
   // Errors: kNotFound; kReadOnly; kIoError.
   Status Pin(std::string_view context, bool pinned = true) const;
   // Sets the time to live since the last access; nullopt = for ever. Returns after a sync.
-  // Time is the system's, and so that of a store that lies unused: a clock that is far ahead when
-  // the store is opened can't be told from a long rest, and expires all that is not pinned. What a
-  // clock gains while the store is open is not taken for time that has passed.
+  // Time is the system's: a clock that is far ahead when the store is opened can't be told from a
+  // long rest, and expires all that is not pinned. A clock that jumps ahead while the store is open
+  // expires none. Once it is set right, uses that it dated ahead count as that moment.
   // Errors: kInvalidArgument (negative); as Pin.
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
   // Calls the context `name`, whatever it was called, in one commit: sessions and Stores that go on

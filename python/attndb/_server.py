@@ -492,7 +492,7 @@ def _imported(told: dict[str, Any]) -> Imported:
 def _context(fields: object) -> ContextInfo:
     if not isinstance(fields, dict):
         raise IoError("the server sent a context that is no object")
-    if fields.get("durable") is False:
+    if fields.get("durable") is False and fields.get("damaged") is not True:
         why = fields.get("error") or "it is being stored"
         raise FailedPreconditionError(f"{fields.get('context')!r}: {why}")
     with _as_io_error():

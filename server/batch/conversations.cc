@@ -96,6 +96,21 @@ void Conversations::Load(Session* session) {
   prices_.LearnRead(num_after - std::min(num_before, num_after), MonotonicSeconds() - start);
 }
 
+bool Conversations::IsLost(const Live& live) const {
+  const Key key(live.tenant, live.id);
+  const auto is_lost = [](const Status& status) {
+    return status.code() == StatusCode::kCorruption;
+  };
+  const auto store = stores_.find(key);
+  if (store != stores_.end()) {
+    const PendingStore& under_way = store->second.store;
+    return under_way.done() && is_lost(under_way.Wait().status());
+  }
+  return std::ranges::any_of(failed_, [&](const auto& failure) {
+    return failure.first == key && is_lost(failure.second);
+  });
+}
+
 std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
                                                     std::span<const TokenId> prompt,
                                                     uint64_t num_known, const std::string& plan,
@@ -104,7 +119,7 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   Live* best = nullptr;
   uint64_t best_length = num_known;
   for (Live& live : live_) {
-    if (live.tenant != tenant) continue;
+    if (live.tenant != tenant || IsLost(live)) continue;
     const uint64_t common = std::min(CommonLength(*live.tokens, prompt), prompt.size() - 1);
     const uint64_t length =
         llama::ReusableTokens(window, live.session.cuts(), common, prompt.size());
@@ -395,6 +410,11 @@ Status Conversations::Rename(const std::string& tenant, const std::string& conte
 void Conversations::DropLive() {
   const std::lock_guard<std::mutex> lock(mutex_);
   live_.clear();
+}
+
+void Conversations::DropLive(const std::string& tenant) {
+  while (DropOldestLive(tenant)) {
+  }
 }
 
 bool Conversations::DropOldestLive(const std::string& tenant) {

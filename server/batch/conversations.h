@@ -130,6 +130,9 @@ class Conversations {
   Status Rename(const std::string& tenant, const std::string& context, const std::string& name);
   // Lets go of all sessions that nobody is using: memory is short.
   void DropLive();
+  // Lets go of the tenant's: what one of them has can't be read any more, and the next request
+  // starts from what the store has.
+  void DropLive(const std::string& tenant);
   // What to store these tokens would take. Contexts of live sessions are in use, and can't be
   // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
   // Errors: as DB::CheckRoom, which waits for no merge.
@@ -189,6 +192,8 @@ class Conversations {
   void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const Tokens> tokens);
   void NoteFailure(const Key& key, const Status& status);
   bool ForgetFailure(const Key& key);  // False: there was none.
+  // Whether the session's own turn can't be stored, as what it goes on from is lost.
+  bool IsLost(const Live& live) const;
 
   const DB db_;
   const llama::LlamaEngine* const engine_;

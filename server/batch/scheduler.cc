@@ -560,6 +560,8 @@ void Scheduler::KeepCut(Turn* turn) {
 }
 
 void Scheduler::Fail(Turn* turn, const Status& status) {
+  // The session that it was a fork of would fail the next request alike.
+  if (status.code() == StatusCode::kCorruption) conversations_->DropLive(turn->request_.tenant);
   turn->listener_->OnError(status);
   Remove(turn);
 }

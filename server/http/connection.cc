@@ -86,7 +86,9 @@ class ConnectionOf final : public Connection,
   }
   ~ConnectionOf() override { setup_->num_connections.fetch_sub(1); }
 
-  void Start();
+  void Serve() override {
+    Post([](auto* self) { self->Start(); });
+  }
   void CloseWhenIdle() override {
     Post([](auto* self) {
       self->closes_ = true;
@@ -117,6 +119,7 @@ class ConnectionOf final : public Connection,
 
   auto& socket() { return stream_.lowest_layer(); }
 
+  void Start();
   void Read();
   void OnBytes(error_code error, size_t num_bytes);
   void Parse();
@@ -232,6 +235,7 @@ class ResponderOf final : public Responder {
 
 template <typename Stream>
 void ConnectionOf<Stream>::Start() {
+  if (state_ == State::kClosed) return;  // The listener drains.
   if constexpr (std::is_same_v<Stream, Tcp::socket>) {
     NextRequest();
   } else {
@@ -509,16 +513,12 @@ void ConnectionOf<Stream>::Close() {
 
 }  // namespace
 
-std::shared_ptr<Connection> StartConnection(Tcp::socket socket, ConnectionSetup* setup) {
-  const auto start = [](auto connection) {
-    connection->Post([](auto* self) { self->Start(); });
-    return connection;
-  };
+std::shared_ptr<Connection> MakeConnection(Tcp::socket socket, ConnectionSetup* setup) {
   if (setup->tls == nullptr) {
-    return start(std::make_shared<ConnectionOf<Tcp::socket>>(setup, std::move(socket)));
+    return std::make_shared<ConnectionOf<Tcp::socket>>(setup, std::move(socket));
   }
-  return start(std::make_shared<ConnectionOf<asio::ssl::stream<Tcp::socket>>>(
-      setup, std::move(socket), *setup->tls));
+  return std::make_shared<ConnectionOf<asio::ssl::stream<Tcp::socket>>>(setup, std::move(socket),
+                                                                        *setup->tls);
 }
 
 }  // namespace attndb::server

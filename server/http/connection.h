@@ -50,14 +50,17 @@ struct ConnectionSetup {
 class Connection {
  public:
   virtual ~Connection() = default;
+  // Reads requests from here on. Called once, unless the connection is closed before.
+  virtual void Serve() = 0;
   // Closes it, at once if nobody waits for an answer, or else behind the answer.
   virtual void CloseWhenIdle() = 0;
   virtual void CloseNow() = 0;
 };
 
-// Starts a connection, which keeps itself alive. The socket's executor is a strand.
-std::shared_ptr<Connection> StartConnection(boost::asio::ip::tcp::socket socket,
-                                            ConnectionSetup* setup);
+// Makes a connection, which counts from here on and keeps itself alive once it serves. The socket's
+// executor is a strand.
+std::shared_ptr<Connection> MakeConnection(boost::asio::ip::tcp::socket socket,
+                                           ConnectionSetup* setup);
 
 }  // namespace attndb::server
 

@@ -56,6 +56,8 @@ class BeastListener final : public Listener {
   // Runs `step` on each connection that there is.
   template <typename Step>
   void ForEach(Step step);
+  // Closes each connection that there is, and each that comes later.
+  void Shut();
   bool WaitUntilNone(std::chrono::steady_clock::time_point end) const;
 
   ConnectionSetup setup_;
@@ -66,6 +68,7 @@ class BeastListener final : public Listener {
   uint16_t port_ = 0;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_;  // Guarded by mutex_.
+  bool is_shut_ = false;  // Guarded by mutex_. Connections are closed when they come.
   std::vector<std::thread> threads_;
 };
 
@@ -135,7 +138,12 @@ void BeastListener::OnSocket(error_code error, Tcp::socket socket) {
     RefuseSocket(&socket);
   } else {
     socket.set_option(Tcp::no_delay(true), error);
-    Keep(StartConnection(std::move(socket), &setup_));
+    const std::shared_ptr<Connection> connection = MakeConnection(std::move(socket), &setup_);
+    if (setup_.options.on_accepted) setup_.options.on_accepted();
+    // Before it is served: a Drain that comes before this is seen by the connection, and a Drain
+    // that comes after this finds the connection.
+    Keep(connection);
+    connection->Serve();
   }
   Accept();
 }
@@ -153,6 +161,7 @@ void BeastListener::RefuseSocket(Tcp::socket* socket) {
 
 void BeastListener::Keep(const std::shared_ptr<Connection>& connection) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_shut_) connection->CloseNow();
   connections_.push_back(connection);
   if (connections_.size() < 2 * setup_.num_connections + kTidyEvery) return;
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
@@ -164,6 +173,14 @@ void BeastListener::ForEach(Step step) {
   for (const std::weak_ptr<Connection>& weak : connections_) {
     if (const auto connection = weak.lock()) step(connection.get());
   }
+}
+
+void BeastListener::Shut() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_shut_ = true;
+  }
+  ForEach([](Connection* connection) { connection->CloseNow(); });
 }
 
 bool BeastListener::WaitUntilNone(std::chrono::steady_clock::time_point end) const {
@@ -186,7 +203,7 @@ void BeastListener::Drain(std::chrono::milliseconds deadline, const std::functio
     pause_.cancel();
     acceptor_.close(ignored);
   });
-  ForEach([](Connection* connection) { connection->CloseNow(); });
+  Shut();
   // A connection that has gone already was never kept from it; a second makes sure of the rest.
   WaitUntilNone(std::chrono::steady_clock::now() + std::chrono::seconds(1));
 }

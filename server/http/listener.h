@@ -40,6 +40,9 @@ struct ListenerOptions {
   // Told the status of what is answered without a handler: what is no request, comes too late or is
   // too long, and connections beyond max_connections. May be null; from any thread.
   std::function<void(int)> on_refused;
+  // Called for each connection when it counts, before it is served. May be null; from any thread.
+  // Tests wait in it.
+  std::function<void()> on_accepted;
 };
 
 class Listener {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "server/http/http_test_util.h"
+#include "testing/event.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -176,6 +177,53 @@ TEST(ListenerTest, DrainWaitsForAnswers) {
   EXPECT_EQ(stream.ReadAnswer().body, "first,second");
   EXPECT_TRUE(stream.AtEnd());
   drain.join();
+}
+
+// Stops each connection between the moment when it counts and the moment when the listener knows
+// it.
+class AcceptedListenerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    listener_ = Listen({.io_threads = 2,
+                        .on_accepted =
+                            [this] {
+                              if (!stops_) return;
+                              accepted_.Set();
+                              go_on_.Await();
+                            }},
+                       exchanges_.handler());
+    ASSERT_NE(listener_, nullptr);
+    idle_ = IdleClient(*listener_, &exchanges_);
+    stops_ = true;
+    client_.emplace(listener_->port());
+    accepted_.Await();
+    EXPECT_EQ(listener_->num_connections(), 2u);
+  }
+  void TearDown() override { go_on_.Set(); }
+
+  std::atomic<bool> stops_ = false;
+  ::attndb::test::Event accepted_, go_on_;
+  Exchanges exchanges_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<RawClient> idle_;
+  std::optional<RawClient> client_;
+};
+
+TEST_F(AcceptedListenerTest, ADrainThatBeginsBeforeAConnectionIsKnownClosesIt) {
+  std::thread drain([this] { listener_->Drain(kPatience, WasInTime); });
+  EXPECT_TRUE(idle_->AtEnd()) << "it drains";
+  go_on_.Set();
+  EXPECT_TRUE(client_->AtEnd());
+  drain.join();
+  EXPECT_EQ(listener_->num_connections(), 0u);
+}
+
+TEST_F(AcceptedListenerTest, AConnectionThatIsKnownBehindADrainIsClosedAtOnce) {
+  listener_->Drain(milliseconds(0));
+  EXPECT_EQ(listener_->num_connections(), 1u);
+  go_on_.Set();
+  EXPECT_TRUE(client_->AtEnd());
+  EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
 }
 
 // A listener that one client has asked, which waits for its answer.

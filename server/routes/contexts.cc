@@ -41,6 +41,10 @@ Result<Json> Describe(const Service& service, const std::string& tenant, const D
       break;
   }
   ATTNDB_ASSIGN_OR_RETURN(ContextInfo context, db.Describe(id));
+  if (context.damaged) {
+    json["durable"] = false;
+    json["error"] = "its stored keys and values are damaged or gone: ask again, or import it again";
+  }
   json.update(JsonOf(std::move(context)));
   return json;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
@@ -95,6 +96,21 @@ TEST_F(ContextsTest, NobodyIsToldWhereTheModelIs) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Json list, ParseJson(Ask("GET", "").body));
   ASSERT_EQ(list["contexts"].size(), 2u);
   for (const Json& context : list["contexts"]) EXPECT_EQ(context["model_path"], "");
+}
+
+TEST_F(ContextsTest, AContextWhoseFilesAreGoneIsNotCalledDurable) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json whole, ParseJson(Ask("GET", "harbour").body));
+  EXPECT_EQ(whole["durable"], true);
+  EXPECT_EQ(whole["damaged"], false);
+  EXPECT_FALSE(whole.contains("error"));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const std::filesystem::directory_iterator files(directory_.File("store") + "/segments");
+  for (const auto& file : files) std::filesystem::remove(file);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json lost, ParseJson(Ask("GET", "harbour").body));
+  EXPECT_EQ(lost["durable"], false);
+  EXPECT_EQ(lost["damaged"], true);
+  EXPECT_TRUE(lost.contains("error"));
+  EXPECT_EQ(lost["num_tokens"], 20);
 }
 
 TEST_F(ContextsTest, AChangeIsMadeWhole) {

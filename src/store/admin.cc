@@ -72,12 +72,29 @@ Result<ModelSpec> Admin::ModelOf(TenantId tenant, ModelId model) const {
   return spec;
 }
 
+Status Admin::NoteLostFiles(ContextDetail* detail) const {
+  for (ChainSegment& link : detail->chain) {
+    const SegmentId id = link.segment.id;
+    if (!link.segment.damage.empty()) continue;
+    const Status status = parts_.damage->CheckFiles(id, link.segment.file_bytes);
+    if (status.code() != StatusCode::kCorruption) continue;  // Nothing is known of an absent disk.
+    // A merge meanwhile gives the context another chain, and removes what was in its place.
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
+                            parts_.catalog->contexts()->Chain(detail->context.id));
+    if (std::ranges::count(chain, id, &ChainLink::segment) == 0) continue;
+    link.segment.damage = status.message();
+    detail->context.damaged = true;
+  }
+  return Status::Ok();
+}
+
 Result<ContextInfo> Admin::Describe(const std::string& tenant, std::string_view context) const {
   parts_.damage->Quarantine();
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
                           parts_.catalog->contexts()->Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+  ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail,
                           parts_.catalog->contexts()->Describe(record.tenant, record.id));
+  ATTNDB_RETURN_IF_ERROR(NoteLostFiles(&detail));
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, ModelOf(record.tenant, record.model));
   ContextInfo info = InfoOf(detail, spec);
   // A walk over the context's path: merging, which describes contexts too, does without it.

@@ -48,6 +48,8 @@ class Admin {
  private:
   // With what the tenant calls it.
   Result<ModelSpec> ModelOf(TenantId tenant, ModelId model) const;
+  // Notes which of its segments lack files: these and the context are damaged.
+  Status NoteLostFiles(ContextDetail* detail) const;
   // `spec` is that of its model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
 

@@ -8,8 +8,14 @@ Status BeginningSource::LoadLayer(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(tail_->LoadLayer(layer));
   keys_.clear();
   values_.clear();
-  const storage::Segment& segment = *beginning_.segment;
+  pin_.reset();
+  storage::Segment& segment = *beginning_.segment;
   const TokenRange used = {0, beginning_.num_tokens_used};
+  // Rows in memory need no file, which may be lost.
+  if (segment.IsInMemory(layer)) {
+    ATTNDB_ASSIGN_OR_RETURN(pin_, segment.PinLayer(layer, used.end));
+    return Status::Ok();
+  }
   for (uint32_t head = 0; head < segment.shape().layers[layer].num_kv_heads; ++head) {
     ATTNDB_ASSIGN_OR_RETURN(storage::HeadRows keys,
                             segment.ReadRows(layer, head, storage::RowPart::kKeys, used));
@@ -22,7 +28,9 @@ Status BeginningSource::LoadLayer(LayerId layer) {
 }
 
 std::span<const storage::KvRows> BeginningSource::rows(uint32_t kv_head) {
-  rows_ = {{keys_[kv_head].data(), values_[kv_head].data(), beginning_.num_tokens_used}};
+  rows_ = {pin_ ? pin_->rows(kv_head)
+                : storage::KvRows{keys_[kv_head].data(), values_[kv_head].data(), 0}};
+  rows_.front().num_tokens = beginning_.num_tokens_used;
   const std::span<const storage::KvRows> tail = tail_->rows(kv_head);
   rows_.insert(rows_.end(), tail.begin(), tail.end());
   return rows_;

@@ -2,13 +2,15 @@
 // context shares less than is worth a segment that it would keep as a whole.
 //
 // Queries: those of the segment's tokens are left out; the sample is that of what follows.
-// Errors:  those of reading the segment, of which only these tokens are read; those of the tail.
+// Errors:  those of reading the segment, of which only these tokens are read, and none that are in
+//          memory; those of the tail.
 // Threads: one thread.
 #ifndef ATTNDB_STORE_BEGINNING_SOURCE_H_
 #define ATTNDB_STORE_BEGINNING_SOURCE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +37,7 @@ class BeginningSource final : public storage::SegmentSource {
   const storage::ChainEntry beginning_;
   const std::shared_ptr<storage::SegmentSource> tail_;
   const std::vector<TokenId> tokens_;
+  std::optional<storage::LayerPin> pin_;   // The layer, where it was in memory. Else:
   std::vector<storage::HeadRows> keys_;    // Those of the beginning, by kv head.
   std::vector<storage::HeadRows> values_;  // Likewise.
   std::vector<storage::KvRows> rows_;

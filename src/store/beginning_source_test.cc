@@ -97,6 +97,21 @@ TEST_F(BeginningSourceTest, HasTheRowsOfBothAndTheQueriesOfTheTail) {
   EXPECT_GT(num_queries, 0u);
 }
 
+TEST_F(BeginningSourceTest, RowsThatAreInMemoryNeedNoFile) {
+  const storage::LayerPin pin = segment_->PinLayer(0).value();
+  files_.SetContents(
+      std::string(kDir) + "/" +
+          storage::FileNameOf({.segment_id = segment_->id()}, storage::ObjectFile::kData),
+      {});
+  BeginningSource source = SourceBefore(std::make_shared<test::DataSource>(&tail_, 4));
+  ATTNDB_ASSERT_OK(source.LoadLayer(0));
+  const storage::KvRows rows = source.rows(1).front();
+  EXPECT_EQ(rows.num_tokens, kBeginning);
+  EXPECT_EQ(rows.k, pin.rows(1).k);
+  EXPECT_EQ(rows.v, pin.rows(1).v);
+  EXPECT_FALSE(source.LoadLayer(1).ok());
+}
+
 // A tail that can't be read.
 class LostSource final : public storage::SegmentSource {
  public:

@@ -53,6 +53,10 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   return true;
 }
 
+std::string ReservePath(const std::string& path) {
+  return storage::JoinPath(path, std::string(kReserveName));
+}
+
 // A writer removes no file that a session of its own reads, but a reader of another process may
 // find one gone once it is closed: it keeps twice as many open.
 size_t MaxOpenFiles(const DBOptions& options) {
@@ -79,19 +83,37 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   const auto place = std::make_shared<Place>();
   ATTNDB_RETURN_IF_ERROR(place->Add(path));
   catalog_options.check_place = [place] { return place->Check(); };
-  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<Catalog> catalog, Catalog::Open(catalog_options));
-  auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
-                                              std::move(catalog));
-  if (!options.read_only) {
-    ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
-    ATTNDB_RETURN_IF_ERROR(place->Add(store->settings_.segments_dir));
-    ATTNDB_RETURN_IF_ERROR(CheckOwner(store->settings_, store->catalog_.get()));
-    ATTNDB_RETURN_IF_ERROR(store->derived_.ForgetFormerKinds());
-    ATTNDB_RETURN_IF_ERROR(ClearOrphans(store->settings_, store->catalog_.get()));
-    ATTNDB_RETURN_IF_ERROR(store->derived_.ScheduleMissing(TenantId::kNone));
-    store->reserve_.Take();
+  Result<std::unique_ptr<Catalog>> catalog = Catalog::Open(catalog_options);
+  uint64_t released_bytes = 0;
+  // SQLite makes files beside the catalog. On a full disk, who comes to make room must get in.
+  if (!options.read_only && catalog.status().code() == StatusCode::kResourceExhausted) {
+    DropReserve reserve(given.file_system, ReservePath(path));
+    released_bytes = reserve.Release();
+    catalog = Catalog::Open(catalog_options);
+    if (!catalog.ok()) reserve.Take();
   }
+  ATTNDB_RETURN_IF_ERROR(catalog.status());
+  auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
+                                              *std::move(catalog));
+  if (options.read_only) return store;
+  store->reserve_.NoteReleased(released_bytes);
+  ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
+  ATTNDB_RETURN_IF_ERROR(place->Add(store->settings_.segments_dir));
+  Status begun = store->BeginToWrite();
+  if (begun.code() == StatusCode::kResourceExhausted && released_bytes == 0) {
+    (void)store->reserve_.Release();
+    begun = store->BeginToWrite();
+  }
+  ATTNDB_RETURN_IF_ERROR(begun);
+  store->reserve_.Take();
   return store;
+}
+
+Status ContextStore::BeginToWrite() {
+  ATTNDB_RETURN_IF_ERROR(CheckOwner(settings_, catalog_.get()));
+  ATTNDB_RETURN_IF_ERROR(derived_.ForgetFormerKinds());
+  ATTNDB_RETURN_IF_ERROR(ClearOrphans(settings_, catalog_.get()));
+  return derived_.ScheduleMissing(TenantId::kNone);
 }
 
 ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given& given,
@@ -103,7 +125,7 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       files_(given.file_system, MaxOpenFiles(settings_.options)),
       registry_(&files_, settings_.segments_dir, catalog_.get(), given.budget),
       damage_(catalog_.get(), &registry_, &background_),
-      reserve_(given.file_system, storage::JoinPath(settings_.path, std::string(kReserveName))),
+      reserve_(given.file_system, ReservePath(settings_.path)),
       object_files_(&files_, settings_.segments_dir, catalog_->store_uuid()),
       objects_(given.kinds, given.budget, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,
@@ -131,8 +153,8 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                    derived::Lanes::Priority::kNormal,  // Short; who starves measures nothing.
                    derived::Lanes::Priority::kLow},    // Merges.
                   settings_.options.background_threads),
-      publisher_({&settings_, catalog_.get(), &registry_, &uses_, &commits_, &space_, &derived_,
-                  &objects_, &merger_, &reserve_, &counts_}) {}
+      publisher_({&settings_, catalog_.get(), &registry_, &damage_, &uses_, &commits_, &space_,
+                  &derived_, &objects_, &merger_, &reserve_, &counts_}) {}
 
 Status ContextStore::WaitForBackground(const std::string& tenant, bool of_all,
                                        const derived::Lanes::Progress& progress) {

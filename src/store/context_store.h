@@ -101,6 +101,9 @@ class ContextStore {
   Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
  private:
+  // Forgets what a crash left, and asks for what is to be built. May be called again.
+  Status BeginToWrite();
+
   const Settings settings_;
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
   const std::unique_ptr<Catalog> catalog_;

@@ -58,6 +58,15 @@ std::string DamageReports::MessageOf(const storage::SegmentDamage& damage) {
   return message + "; its sound beginning has " + Counted(damage.num_sound, "token");
 }
 
+Status DamageReports::CheckFiles(SegmentId segment, uint64_t file_bytes) {
+  Status status = registry_->CheckFiles(segment, file_bytes);
+  if (!IsDamage(status)) return status;
+  // A segment that was sealed and is not stored yet has nothing to quarantine.
+  const StatusCode known = catalog_->segments()->Get(segment).status().code();
+  if (known == StatusCode::kNotFound) return status;
+  return QuarantineIfDamaged(segment, std::move(status));
+}
+
 Status DamageReports::QuarantineIfDamaged(SegmentId segment, Status status) {
   if (!IsDamage(status) || catalog_->read_only()) return status;
   const Result<SegmentRecord> record = catalog_->segments()->Get(segment);

@@ -40,6 +40,11 @@ class DamageReports {
   // stay in service.
   Status QuarantineIfDamaged(SegmentId segment, Status status);
 
+  // Looks whether the segment's files are there, which have so many bytes, and reads none of them.
+  // A segment that the catalog names and that lacks some is quarantined, as above.
+  // Errors: kCorruption; kIoError; those of the catalog.
+  Status CheckFiles(SegmentId segment, uint64_t file_bytes);
+
   // What is wrong with a segment, by reading all of it anew.
   storage::SegmentDamage Find(const SegmentRecord& record) const;
   // Gives the contexts that are out of service: as CatalogSegments::Quarantine.

@@ -193,11 +193,11 @@ TEST_F(StoreDerivedObjectsTest, ASegmentThatCouldNotBeReadIsHarmedByWrongBytesAl
     store_->derived()->ReportDamage(*opened.segment, Status(code, "test"));
     store_->damage()->Note(*opened.segment, Status(code, "test"));
     ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
-    EXPECT_FALSE(store_->admin()->Describe("t", "a")->damaged) << static_cast<int>(code);
+    EXPECT_EQ(store_->Stats("t", true)->num_damaged_segments, 0u) << static_cast<int>(code);
   }
   store_->damage()->Note(*opened.segment, Status::Corruption("test"));
   ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
-  EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
+  EXPECT_EQ(store_->Stats("t", true)->num_damaged_segments, 1u);
 }
 
 // It was seen once, as where memory fails: it is noted, so that nothing is made from it, and no

@@ -1,6 +1,9 @@
 #include "store/drop_reserve.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <random>
 #include <span>
@@ -13,27 +16,50 @@ namespace attndb::store {
 void DropReserve::Take() {
   MutexLock lock(&mutex_);
   if (taken_) return;
-  taken_ = Stands() || Write().ok();
-  if (!taken_) (void)file_system_->Remove(path_);
+  const uint64_t found = FileBytes();
+  taken_ = found == kBytes;
+  if (taken_ || (found > 0 && FreeBytes() < kStepBytes)) return;
+  (void)file_system_->Remove(path_);
+  taken_ = Write(kBytes);
+  if (taken_) return;
+  const uint64_t most = std::max(found, released_bytes_);
+  const uint64_t room = std::min({FreeBytes(), most, uint64_t{kBytes}}) / kStepBytes * kStepBytes;
+  if (room > 0) (void)Write(room);
 }
 
-void DropReserve::Release() {
+uint64_t DropReserve::Release() {
   MutexLock lock(&mutex_);
   taken_ = false;
+  released_bytes_ = FileBytes();
   (void)file_system_->Remove(path_);
+  return released_bytes_;
 }
 
-bool DropReserve::Stands() const {
-  const Result<uint64_t> bytes = file_system_->FileSize(path_);
-  if (!bytes.ok()) return false;
-  if (*bytes == kBytes) return true;
+void DropReserve::NoteReleased(uint64_t num_bytes) {
+  MutexLock lock(&mutex_);
+  released_bytes_ = num_bytes;
+}
+
+uint64_t DropReserve::FileBytes() const {
+  const Result<uint64_t> size = file_system_->FileSize(path_);
+  return size.ok() ? *size : 0;
+}
+
+uint64_t DropReserve::FreeBytes() const {
+  const std::string folder = std::filesystem::path(path_).parent_path();
+  const Result<uint64_t> free_bytes = file_system_->FreeBytes(folder);
+  return free_bytes.ok() ? *free_bytes : std::numeric_limits<uint64_t>::max();
+}
+
+bool DropReserve::Write(size_t num_bytes) const {
+  if (TryWrite(num_bytes).ok()) return true;
   (void)file_system_->Remove(path_);
   return false;
 }
 
-Status DropReserve::Write() const {
+Status DropReserve::TryWrite(size_t num_bytes) const {
   // Random, since a file system that compresses would give zeros no room.
-  std::vector<uint32_t> words(kBytes / sizeof(uint32_t));
+  std::vector<uint32_t> words(num_bytes / sizeof(uint32_t));
   std::mt19937 random;
   for (uint32_t& word : words) word = static_cast<uint32_t>(random());
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::WritableFile> file,

@@ -1,6 +1,7 @@
 // A file that keeps some of the disk free for the call that makes room: on a full disk, a Drop has
-// to write before it can remove.
+// to write before it can remove, and so has the open that comes before the Drop of another process.
 //
+// Size:     kBytes. Where an open or a Drop has used some of that on a full disk, the rest.
 // Contents: bytes that do not compress, of no meaning; its blocks are what counts. Anyone may
 //           remove it while the store is closed.
 // Threads:  thread-safe.
@@ -19,25 +20,35 @@ class DropReserve {
  public:
   // What the catalog's log takes for a Drop is some 40 KiB and 10 bytes a token of the context.
   static constexpr size_t kBytes = size_t{1} << 20;
+  // A smaller file has a multiple of this. To open the catalog takes less: 32 KiB for the locks of
+  // its readers, and some blocks for names and for a log.
+  static constexpr size_t kStepBytes = size_t{64} << 10;
 
   // `file_system` must outlive it. Nothing is reserved until Take.
   DropReserve(storage::FileSystem* file_system, std::string path)
       : file_system_(file_system), path_(std::move(path)) {}
 
-  // Writes the file, unless it stands with all its bytes. Where there is no room for it, nothing is
-  // left of it, and the next call tries again.
+  // Writes the file, unless it stands with all its bytes. Where there is no room for all, it has as
+  // many as there is room for of those that were released, and the next call tries again.
   void Take() ATTNDB_EXCLUDES(mutex_);
-  // Removes the file, so that its bytes are free.
-  void Release() ATTNDB_EXCLUDES(mutex_);
+  // Removes the file, so that its bytes are free: how many.
+  uint64_t Release() ATTNDB_EXCLUDES(mutex_);
+  // Another released so many.
+  void NoteReleased(uint64_t num_bytes) ATTNDB_EXCLUDES(mutex_);
 
  private:
-  bool Stands() const;
-  Status Write() const;
+  uint64_t FileBytes() const;
+  // Free bytes of the disk; all there can be where it does not say.
+  uint64_t FreeBytes() const;
+  // False: there is no room, and nothing is left of the file.
+  bool Write(size_t num_bytes) const;
+  Status TryWrite(size_t num_bytes) const;
 
   storage::FileSystem* const file_system_;
   const std::string path_;
   Mutex mutex_;
-  bool taken_ ATTNDB_GUARDED_BY(mutex_) = false;
+  bool taken_ ATTNDB_GUARDED_BY(mutex_) = false;  // All of it.
+  uint64_t released_bytes_ ATTNDB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attndb::store

@@ -22,6 +22,21 @@ std::vector<SegmentId> SegmentsOf(std::span<const storage::ChainEntry> chain) {
   return segments;
 }
 
+// The request with all behind the first num_entries of its chain in its tail instead.
+StoreRequest DetachedBehind(const StoreRequest& request, size_t num_entries) {
+  StoreRequest detached = request;
+  while (detached.chain.size() > num_entries) {
+    const storage::ChainEntry shared = detached.chain.back();
+    detached.chain.pop_back();
+    detached.num_stored -= shared.num_tokens_used;
+    detached.tail = std::make_shared<BeginningSource>(
+        shared, detached.tail,
+        std::vector<TokenId>(request.tokens.begin() + static_cast<int64_t>(detached.num_stored),
+                             request.tokens.end()));
+  }
+  return detached;
+}
+
 }  // namespace
 
 Result<Stored> Publisher::Store(const StoreRequest& asked) {
@@ -29,7 +44,12 @@ Result<Stored> Publisher::Store(const StoreRequest& asked) {
   std::optional<StoreRequest> detached = Detached(asked, kMinShare - 1);
   const StoreRequest& request = detached ? *detached : asked;
   Result<Stored> stored = StoreOnce(request);
-  if (stored.status().code() != StatusCode::kResourceExhausted) return stored;
+  const StatusCode code = stored.status().code();
+  if (code == StatusCode::kCorruption || code == StatusCode::kFailedPrecondition) {
+    const std::optional<StoreRequest> whole = WithoutLost(request);
+    return whole ? StoreOnce(*whole) : stored;
+  }
+  if (code != StatusCode::kResourceExhausted) return stored;
   MakeRoom(request);
   stored = StoreOnce(request);
   if (stored.status().code() != StatusCode::kResourceExhausted || detached) return stored;
@@ -56,15 +76,42 @@ std::optional<StoreRequest> Publisher::Detached(const StoreRequest& request,
                                                 uint64_t most_tokens) const {
   if (request.num_new() == 0 || !request.sealed.empty()) return {};
   if (!SharesPart(request.tenant, request.base, request.chain, most_tokens)) return {};
-  const storage::ChainEntry shared = request.chain.back();
-  StoreRequest detached = request;
-  detached.chain.pop_back();
-  detached.num_stored -= shared.num_tokens_used;
-  detached.tail = std::make_shared<BeginningSource>(
-      shared, request.tail,
-      std::vector<TokenId>(request.tokens.begin() + static_cast<int64_t>(detached.num_stored),
-                           request.tokens.end()));
-  return detached;
+  return DetachedBehind(request, request.chain.size() - 1);
+}
+
+std::optional<StoreRequest> Publisher::WithoutLost(const StoreRequest& request) const {
+  if (request.num_new() == 0 || !request.sealed.empty()) return {};
+  const auto is_lost = [this](const storage::ChainEntry& entry) {
+    const Result<SegmentRecord> record =
+        parts_.catalog->segments()->Get(static_cast<SegmentId>(entry.segment->id()));
+    return record.ok() && !record->damage.empty();
+  };
+  const auto lost = std::ranges::find_if(request.chain, is_lost);
+  if (lost == request.chain.end()) return {};
+  return DetachedBehind(request, static_cast<size_t>(lost - request.chain.begin()));
+}
+
+Status Publisher::CheckFiles(std::span<const storage::ChainEntry> chain) const {
+  for (const storage::ChainEntry& entry : chain) {
+    ATTNDB_RETURN_IF_ERROR(parts_.damage->CheckFiles(static_cast<SegmentId>(entry.segment->id()),
+                                                     entry.segment->file_bytes()));
+  }
+  return Status::Ok();
+}
+
+void Publisher::CheckBase(const StoreRequest& request) const {
+  const Result<std::vector<ChainLink>> links = parts_.catalog->contexts()->Chain(request.base);
+  if (!links.ok()) return;  // There is no base any more.
+  const std::vector<SegmentId> checked = SegmentsOf(request.chain);
+  uint64_t num_left = request.num_shared();
+  for (const ChainLink& link : *links) {
+    if (num_left == 0) return;
+    num_left -= std::min(num_left, link.num_tokens_used);
+    if (std::ranges::count(checked, link.segment) > 0) continue;
+    const Result<SegmentRecord> record = parts_.catalog->segments()->Get(link.segment);
+    if (!record.ok() || !record->damage.empty()) continue;
+    (void)parts_.damage->CheckFiles(record->id, record->file_bytes);
+  }
 }
 
 void Publisher::MakeRoom(const StoreRequest& request) {
@@ -109,9 +156,11 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   const StoreOptions& options = request.options;
   if (request.num_new() == 0 && options.name.empty() && !options.pin && !options.ttl) {
     // Nothing new: the context that has exactly these tokens, if it is still there.
+    ATTNDB_RETURN_IF_ERROR(CheckFiles(request.chain));
     const Result<ContextRecord> base = parts_.catalog->contexts()->Get(tenant.id, request.base);
     ATTNDB_ASSIGN_OR_RETURN(const bool is_same, IsCutAlike(request));
-    if (base.ok() && base->num_tokens == request.tokens.size() && is_same) {
+    const bool is_whole = base.ok() && !base->damaged;
+    if (is_whole && base->num_tokens == request.tokens.size() && is_same) {
       return Stored{base->id, base->number, {}, {}};
     }
   }
@@ -198,6 +247,12 @@ Result<Stored> Publisher::Publish(const StoreRequest& request, const Owner& owne
     if (victims->objects) (void)parts_.objects->DropAll(owner.tenant.id);
     publish.evict = std::move(victims->contexts);
   }
+  const Status files = CheckFiles(chain);
+  if (!files.ok()) {
+    if (sealed) (void)parts_.registry->Discard(sealed->record.id);
+    return files;
+  }
+  CheckBase(request);
   Result<PublishOutcome> outcome = parts_.catalog->contexts()->Publish(publish);
   parts_.commits->Ended(sealed ? std::optional(sealed->record.id) : std::nullopt, request.sealed,
                         outcome.status());
@@ -331,7 +386,7 @@ Status Publisher::Drop(const std::string& tenant, std::string_view context) {
   Status status = TryDrop(tenant, context);
   if (status.code() == StatusCode::kResourceExhausted) {
     parts_.merger->Await();
-    parts_.reserve->Release();
+    (void)parts_.reserve->Release();
     status = TryDrop(tenant, context);
   }
   parts_.reserve->Take();

@@ -22,6 +22,7 @@
 #include "store/catalog/prefix_index.h"
 #include "store/chain.h"
 #include "store/commits.h"
+#include "store/damage_reports.h"
 #include "store/derived_objects.h"
 #include "store/drop_reserve.h"
 #include "store/merger.h"
@@ -41,6 +42,7 @@ class Publisher {
     const Settings* settings;
     Catalog* catalog;
     SegmentRegistry* registry;
+    DamageReports* damage;
     Uses* uses;
     Commits* commits;
     const Space* space;
@@ -128,6 +130,15 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Checks that the name may be given to what is to be stored.
   Status CheckName(const Tenant& tenant, const StoreRequest& request) const;
+  // Looks whether the files of all segments are there, before what has them is called durable: a
+  // segment that is open goes on without. Quarantines those that lack some. Errors: kCorruption.
+  Status CheckFiles(std::span<const storage::ChainEntry> chain) const;
+  // The same of the base's own segments, which take the place of those that the request has. Where
+  // these are lost they do not.
+  void CheckBase(const StoreRequest& request) const;
+  // The request with all from its first segment that is damaged on in its tail instead: rows that
+  // are in memory are written anew. Nothing: none is, or there is no tail.
+  std::optional<StoreRequest> WithoutLost(const StoreRequest& request) const;
   // The request with the last of what it shares in its tail instead, if SharesPart. Else nothing.
   std::optional<StoreRequest> Detached(const StoreRequest& request, uint64_t most_tokens) const;
   Status TryDrop(const std::string& tenant, std::string_view context)

@@ -75,6 +75,11 @@ Result<std::shared_ptr<storage::Segment>> SegmentRegistry::OpenAfresh(const Segm
   return storage::Segment::Open(file_system_, dir_, expected, budget_);
 }
 
+Status SegmentRegistry::CheckFiles(SegmentId id, uint64_t file_bytes) const {
+  return storage::CheckObjectFiles(file_system_, dir_, {.segment_id = static_cast<uint64_t>(id)},
+                                   file_bytes);
+}
+
 Result<std::shared_ptr<storage::Segment>> SegmentRegistry::Get(const SegmentRecord& record) {
   {
     MutexLock lock(&mutex_);

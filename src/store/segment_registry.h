@@ -43,6 +43,10 @@ class SegmentRegistry {
   Result<std::shared_ptr<storage::Segment>> OpenAfresh(const SegmentRecord& record)
       ATTNDB_EXCLUDES(mutex_);
 
+  // Looks whether the files of a segment are there, which have so many bytes. Reads none of them.
+  // Errors: kCorruption; kIoError.
+  Status CheckFiles(SegmentId id, uint64_t file_bytes) const;
+
   // Whether anyone but the registry holds it.
   bool InUse(SegmentId id) const ATTNDB_EXCLUDES(mutex_);
   size_t num_open() const ATTNDB_EXCLUDES(mutex_);

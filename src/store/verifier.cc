@@ -94,9 +94,10 @@ Status Verifier::VerifySegment(const SegmentRecord& record, VerifyReport* report
     default:
       return status;
   }
-  // A segment that was dropped while we looked is no damage.
-  Result<SegmentRecord> again = parts_.catalog->segments()->Get(record.id);
-  if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
+  // A segment that was dropped while we looked is no damage. Neither is one that sessions alone
+  // hold: it goes with them.
+  ATTNDB_ASSIGN_OR_RETURN(const bool is_used, parts_.catalog->segments()->IsUsed(record.id));
+  if (!is_used) return Status::Ok();
   Damage damage;
   damage.segment_id = static_cast<int64_t>(record.number);
   damage.file = ObjectPath({.segment_id = static_cast<uint64_t>(record.id)});

@@ -1,13 +1,16 @@
 // Goal:   a disk that is full, for real and not simulated, costs the call that met it and nothing
 //         else, and dropping makes room again; a disk that can't be written can be read.
-// Method: a tmpfs of a few megabytes that only this process sees. Contexts of falling size are
-//         stored until none fits, so that the end of the disk is met in segments and in SQLite's
-//         files; or a stranger's file takes all that is free; or the disk is remounted read-only.
-//         What the store says and answers, and which files are left.
+// Method: a tmpfs of a few megabytes that only this process sees; for an open, an ext4 in a file,
+//         too. Contexts of falling size are stored until none fits, so that the end of the disk is
+//         met in segments and in SQLite's files; or a stranger's file takes all that is free; or
+//         the disk is remounted read-only. What the store says and answers, and which files are
+//         left. Where nothing can be mounted the tests are skipped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <spawn.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -32,6 +35,7 @@ using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
 constexpr const char* kDiskSize = "size=4m";
+constexpr uint64_t kImageBytes = uint64_t{16} << 20;  // mkfs makes no ext4 much smaller.
 constexpr TokenId kProbe = 99;
 constexpr double kTolerance = 1e-4;
 
@@ -61,11 +65,29 @@ bool CanMount() {
   return kEntered;
 }
 
+// Whether the program ran and ended well. It says nothing.
+bool Run(std::vector<std::string> command) {
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t quiet;
+  ::posix_spawn_file_actions_init(&quiet);
+  ::posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, words[0], &quiet, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&quiet);
+  int status = 0;
+  return error == 0 && ::waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+enum class DiskKind : uint8_t { kTmpfs, kExt4 };
+
 // A file system of its own.
 class SmallDisk {
  public:
   // REQUIRES: CanMount(). Whether it is mounted after all is for the caller to look at.
-  SmallDisk() : mounted_(::mount("attndb_test", dir_.path().c_str(), "tmpfs", 0, kDiskSize) == 0) {}
+  explicit SmallDisk(DiskKind kind = DiskKind::kTmpfs) : mounted_(Mount(kind)) {}
   ~SmallDisk() {
     if (mounted_) (void)::umount2(dir_.path().c_str(), MNT_DETACH);
   }
@@ -90,11 +112,35 @@ class SmallDisk {
     }
     ATTNDB_CHECK(file.good());
   }
+  // Takes all that is free, to the last byte that the disk gives.
+  void FillUp() const {
+    const int fd =
+        ::open(File("stranger").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    ATTNDB_CHECK(fd >= 0);
+    for (const size_t num_bytes : {65536, 4096, 512, 1}) {
+      const std::string bytes(num_bytes, 'x');
+      while (::write(fd, bytes.data(), bytes.size()) > 0) {
+      }
+    }
+    (void)::fsync(fd);
+    (void)::close(fd);
+  }
   void Free() const { std::filesystem::remove(File("stranger")); }
 
  private:
+  bool Mount(DiskKind kind) const {
+    const char* const folder = dir_.path().c_str();
+    if (kind == DiskKind::kTmpfs) return ::mount("attndb_test", folder, "tmpfs", 0, kDiskSize) == 0;
+    const std::string image = images_.File("image");
+    std::ofstream(image, std::ios::binary).close();
+    std::filesystem::resize_file(image, kImageBytes);
+    // No block is root's alone: root runs this test.
+    return Run({"mkfs.ext4", "-q", "-F", "-m", "0", image}) &&
+           Run({"mount", "-t", "ext4", "-o", "loop", image, dir_.path()});
+  }
   uint64_t free_space() const { return std::filesystem::space(dir_.path()).available; }
 
+  const TempDir images_;
   const TempDir dir_;
   const bool mounted_;
 };
@@ -106,10 +152,14 @@ class FullDiskTest : public ::testing::Test {
     Tokens tokens;
   };
 
-  void SetUp() override {
+  void SetUp() override { MountDisk(DiskKind::kTmpfs); }
+  void MountDisk(DiskKind kind) {
     if (!CanMount()) GTEST_SKIP() << "no mount namespace can be had here";
-    disk_.emplace();
-    if (!disk_->mounted()) GTEST_SKIP() << "no tmpfs can be mounted here";
+    disk_.emplace(kind);
+    if (disk_->mounted()) return;
+    GTEST_SKIP() << (kind == DiskKind::kTmpfs ? "no tmpfs can be mounted here"
+                                              : "no ext4 can be made and mounted here: that takes "
+                                                "mkfs.ext4, mount, a loop device, and root");
   }
   std::string path() const { return disk_->File("store"); }
 
@@ -329,16 +379,12 @@ TEST_F(FullDiskTest, OpensForReadingWhereNothingIsFree) {
   CheckContexts(db);
 }
 
-TEST_F(FullDiskTest, OpensOrSaysWhyNotWhereNothingIsFree) {
+TEST_F(FullDiskTest, OpensWhatThereIsAndMakesNothingNewWhereNothingIsFree) {
   StoreNew(*DB::Open(path()), "a", 100);
   disk_->Fill(0);
   {
-    const Result<DB> db = DB::Open(path());
-    if (db.ok()) {
-      CheckContexts(*db);
-    } else {
-      EXPECT_THAT(db, FailsWith(StatusCode::kResourceExhausted, HasSubstr("catalog.db")));
-    }
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path()));
+    CheckContexts(db);
     EXPECT_THAT(DB::Open(disk_->File("new")), FailsWith(StatusCode::kResourceExhausted, _));
   }
   disk_->Free();
@@ -399,6 +445,64 @@ TEST_F(FullDiskTest, ADropFindsRoomWhereNothingIsFree) {
 TEST_F(FullDiskTest, ADropThatFindsNoRoomChangesNothing) {
   EXPECT_FALSE(CanDrop(0, /*after_a_store=*/false));
 }
+
+// By a process that comes to make room, as 'attndb rm' does.
+class FullDiskOpenTest : public FullDiskTest, public ::testing::WithParamInterface<DiskKind> {
+ protected:
+  void SetUp() override { MountDisk(GetParam()); }
+};
+
+TEST_P(FullDiskOpenTest, AProcessThatOpensTheStoreWhereNothingIsFreeCanDrop) {
+  {
+    const DB db = *DB::Open(path());
+    for (const char* name : {"a", "b", "c"}) StoreNew(db, name, 400);
+    ATTNDB_ASSERT_OK(db.WaitForBackground());
+  }
+  for (int i = 0; i < 2; ++i) {
+    disk_->FillUp();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path()));
+    disk_->FillUp();
+    ATTNDB_ASSERT_OK(db.Drop(stored_.front()));
+    stored_.erase(stored_.begin());
+    CheckFiles(db);
+    CheckContexts(db);
+  }
+}
+
+// What an open takes of the reserve is not taken again by the next one.
+TEST_P(FullDiskOpenTest, OpensThatMakeNoRoomLeaveRoomForADrop) {
+  {
+    const DB db = *DB::Open(path());
+    for (const char* name : {"a", "b"}) StoreNew(db, name, 400);
+    ATTNDB_ASSERT_OK(db.WaitForBackground());
+  }
+  for (int i = 0; i < 4; ++i) {
+    disk_->FillUp();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path()));
+    disk_->FillUp();
+    CheckContexts(db);
+  }
+  disk_->FillUp();
+  const DB db = *DB::Open(path());
+  ATTNDB_ASSERT_OK(db.Drop("a"));
+  stored_.erase(stored_.begin());
+  CheckContexts(db);
+}
+
+TEST_P(FullDiskOpenTest, WithoutTheReserveTheErrorSaysThatTheDiskIsFull) {
+  StoreNew(*DB::Open(path()), "a", 400);
+  std::filesystem::remove(path() + "/reserve");
+  disk_->FillUp();
+  EXPECT_THAT(DB::Open(path()), FailsWith(StatusCode::kResourceExhausted, HasSubstr("catalog.db")));
+  disk_->Free();
+  CheckContexts(*DB::Open(path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Disks, FullDiskOpenTest,
+                         ::testing::Values(DiskKind::kTmpfs, DiskKind::kExt4),
+                         [](const auto& disk) {
+                           return disk.param == DiskKind::kTmpfs ? "Tmpfs" : "Ext4";
+                         });
 
 TEST_F(FullDiskTest, AReadOnlyDiskIsRead) {
   StoreNew(*DB::Open(path()), "a", 100);

@@ -113,6 +113,17 @@ def test_contexts_are_those_of_a_store(fake: Fake) -> None:
     ]
 
 
+def test_a_damaged_context_is_described_and_not_durable(fake: Fake) -> None:
+    server = attndb.connect(fake.url)
+    damaged = {**CONTEXT, "damaged": True}
+    fake.says({"context": "a/b", "durable": False, "error": "gone", **damaged})
+    assert server.describe("a/b").damaged
+    assert not server.is_durable("a/b")
+    fake.says({"context": "a/b", "durable": False, "error": "the disk is full"})
+    with pytest.raises(attndb.FailedPreconditionError, match="the disk is full"):
+        server.describe("a/b")
+
+
 def test_changes_are_asked_for(fake: Fake) -> None:
     server = attndb.connect(fake.url)
     server.pin("a", False)

@@ -23,6 +23,12 @@ Result<std::vector<std::string>> ListOrphans(
     FileSystem* file_system, const std::string& dir,
     const std::function<bool(const ObjectName&)>& is_known);
 
+// Looks whether both files of an object are there, with `file_bytes` bytes together. Reads none of
+// them. Errors: kCorruption (a file is missing, with all others of the folder perhaps, or has
+// another length); kIoError.
+Status CheckObjectFiles(FileSystem* file_system, const std::string& dir, const ObjectName& name,
+                        uint64_t file_bytes);
+
 // Removes both files of an object; ok if they are gone already. Open readers can go on.
 Status RemoveObject(FileSystem* file_system, const std::string& dir, const ObjectName& name);
 

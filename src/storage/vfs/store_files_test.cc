@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "storage/vfs/manifest.h"
 #include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 #include "testing/memory_file_system.h"
@@ -52,11 +53,37 @@ TEST_F(StoreFilesTest, RemovingIsRepeatableAndTakesOneObject) {
                           "0000000000000004.seg.bak", "README"));
 }
 
+TEST_F(StoreFilesTest, AnObjectsFilesAreThereIfTheyHaveTheirLengths) {
+  const std::string data = JoinPath(kDir, "0000000000000001.seg");
+  const std::string manifest = JoinPath(kDir, "0000000000000001.manifest");
+  constexpr uint64_t kBytes = 5000;
+  const uint64_t all = kBytes + ManifestBytes(kBytes);
+  fs_.SetContents(data, std::vector<std::byte>(kBytes));
+  fs_.SetContents(manifest, std::vector<std::byte>(ManifestBytes(kBytes)));
+  const auto check = [&](uint64_t bytes) {
+    return CheckObjectFiles(&fs_, kDir, {.segment_id = 1}, bytes);
+  };
+  ATTNDB_EXPECT_OK(check(all));
+  for (const uint64_t bytes : {all - 1, all + 1}) {
+    EXPECT_THAT(check(bytes), FailsWith(StatusCode::kCorruption, HasSubstr(data)));
+  }
+  fs_.SetContents(manifest, std::vector<std::byte>(ManifestBytes(kBytes) + 1));
+  EXPECT_THAT(check(all + 1), FailsWith(StatusCode::kCorruption, HasSubstr(manifest)));
+  for (const std::string& path : {manifest, data}) {
+    ATTNDB_ASSERT_OK(fs_.Remove(path));
+    EXPECT_THAT(check(all), FailsWith(StatusCode::kCorruption, HasSubstr(path)));
+  }
+}
+
 TEST_F(StoreFilesTest, AnErrorIsPassedOn) {
   test::FaultFileSystem faults(&fs_);
   faults.SetPlan({.fail_at = 2});
   EXPECT_THAT(RemoveSegment(&faults, kDir, 1),
               FailsWith(StatusCode::kIoError, HasSubstr("remove")));
+  for (const uint64_t n : {1u, 2u}) {
+    faults.SetPlan({.fail_at = n});
+    EXPECT_EQ(CheckObjectFiles(&faults, kDir, {.segment_id = 1}, 0).code(), StatusCode::kIoError);
+  }
   EXPECT_THAT(ListOrphans(&fs_, "elsewhere", [](const ObjectName&) { return true; }),
               FailsWith(StatusCode::kNotFound, HasSubstr("elsewhere")));
 }

@@ -32,7 +32,8 @@ class CatalogContexts {
   // The base grows, keeping its id, if all its tokens are shared and it would be dropped anyway:
   // it has the name and `replace` is set, or it is dropped by drop_base.
   // A context that is damaged and has the name is replaced by the same text without `replace`, and
-  // stays pinned if it was.
+  // stays pinned if it was. Damaged contexts are mended where they have the same tokens
+  // (mending.h).
   // Errors: kInvalidArgument (name: CheckContextName; ttl; a negative token);
   //         kAlreadyExists (the name is taken); kFailedPrecondition (a segment of the chain is gone
   //         or quarantined); kInternal (chain, tokens and segments disagree).

@@ -58,6 +58,7 @@ Status CatalogCore::Open() {
   MutexLock lock(&mutex_);
   ATTNDB_RETURN_IF_ERROR(Connect());
   ATTNDB_RETURN_IF_ERROR(LoadMeta());
+  SeeLatestUse();
   return options_.read_only ? Status::Ok() : ForgetUnreferencedSegments();
 }
 
@@ -117,6 +118,13 @@ Status CatalogCore::LoadMeta() {
   return {};
 }
 
+// Best effort: a catalog whose index of uses is damaged can be opened, and read.
+void CatalogCore::SeeLatestUse() {
+  if (options_.read_only) return;  // Another process writes the dates, and puts them right.
+  const Result<int64_t> latest_us = LatestUse(database_.get());
+  if (latest_us.ok()) uses_.Begin(*latest_us, Now());
+}
+
 // What the process before kept for its sessions, which are gone.
 Status CatalogCore::ForgetUnreferencedSegments() {
   ATTNDB_ASSIGN_OR_RETURN(
@@ -156,18 +164,14 @@ Result<Transaction> CatalogCore::BeginWrite() {
   }
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
                           Transaction::Begin(database_.get(), Transaction::Kind::kWrite));
-  for (const auto& [context, time_us] : touched_us_) {
-    ATTNDB_RETURN_IF_ERROR(
-        database_->Run("UPDATE contexts SET last_access_us = max(last_access_us, ?) WHERE id = ?",
-                       time_us, context));
-  }
+  ATTNDB_RETURN_IF_ERROR(SeeUses().Write(database_.get()));
   return transaction;
 }
 
 Status CatalogCore::Commit(Transaction* transaction) {
   auto log = SqliteDatabase::LogState::kHolds;
   ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log));
-  touched_us_.clear();
+  uses_.Clear();
   log_is_copied_ = log == SqliteDatabase::LogState::kCopied;
   if (log == SqliteDatabase::LogState::kHolds) SealLog();
   return CheckPlace();
@@ -237,17 +241,26 @@ int64_t CatalogCore::ExpiryNow() const {
   return is_believed ? options_.clock() : borne_out_.Now(Now(), SinceBoot());
 }
 
+int64_t CatalogCore::GiveDate() {
+  const int64_t now_us = Now();
+  uses_.NoteGiven(now_us);
+  return now_us;
+}
+
+const UseDates& CatalogCore::SeeUses() {
+  uses_.SeeClock(Now());
+  return uses_;
+}
+
 void CatalogCore::Touch(ContextId context) {
-  const int64_t now = Now();
   MutexLock lock(&mutex_);
-  int64_t& touched_us = touched_us_[static_cast<int64_t>(context)];
-  touched_us = std::max(touched_us, now);
-  if (touched_us_.size() < kMaxTouches) return;
+  uses_.Note(context, Now());
+  if (uses_.num_noted() < kMaxTouches) return;
   lock.Unlock();
   // A reader keeps the newest few thousand to itself; a failed write is tried again with the next.
   if (options_.read_only || !FlushTouches().ok()) {
     MutexLock clear_lock(&mutex_);
-    touched_us_.clear();
+    uses_.ClearNoted();
   }
 }
 
@@ -259,14 +272,13 @@ bool CatalogCore::EmptyLog() {
 
 Status CatalogCore::FlushTouches() {
   MutexLock lock(&mutex_);
-  if (touched_us_.empty() || database_ == nullptr) return {};
+  if (uses_.is_written() || database_ == nullptr) return {};
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
   return Commit(&transaction);
 }
 
 int64_t CatalogCore::LastAccess(ContextId context, int64_t stored_us) const {
-  const auto it = touched_us_.find(static_cast<int64_t>(context));
-  return it == touched_us_.end() ? stored_us : std::max(stored_us, it->second);
+  return uses_.DateOf(context, stored_us, Now());
 }
 
 }  // namespace attndb::store

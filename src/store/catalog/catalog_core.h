@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "attndb/result.h"
@@ -22,6 +21,7 @@
 #include "store/catalog/forked_files.h"
 #include "store/catalog/schema.h"
 #include "store/catalog/sqlite.h"
+#include "store/catalog/use_dates.h"
 
 namespace attndb::store {
 
@@ -47,14 +47,12 @@ class CatalogCore {
   bool has_cuts() const ATTNDB_REQUIRES(mutex_) { return version_ >= kFirstVersionWithCuts; }
   // Opened without locks, because the folder can't be written.
   bool is_immutable() const ATTNDB_REQUIRES(mutex_) { return !immutable_stamp_.empty(); }
-  // Accesses not written yet, in microseconds, by context id.
-  const std::unordered_map<int64_t, int64_t>& touched_us() const ATTNDB_REQUIRES(mutex_) {
-    return touched_us_;
-  }
+  // Uses that are not written yet, and what is known of the clock: looked at now.
+  const UseDates& SeeUses() ATTNDB_REQUIRES(mutex_);
 
   // Begins a snapshot that all statements read until it ends.
   Result<Transaction> BeginRead() const ATTNDB_REQUIRES(mutex_);
-  // Begins a transaction. Writes the noted access times first, so that statements see them.
+  // Begins a transaction. Writes what is noted of uses first, so that statements see it.
   Result<Transaction> BeginWrite() ATTNDB_REQUIRES(mutex_);
   Status Commit(Transaction* transaction) ATTNDB_REQUIRES(mutex_);
 
@@ -65,10 +63,12 @@ class CatalogCore {
   Status PassNumbers(std::span<const uint64_t> numbers) ATTNDB_EXCLUDES(mutex_);
 
   int64_t Now() const;
+  // The time, for a row that is written with it as the context's last use.
+  int64_t GiveDate() ATTNDB_REQUIRES(mutex_);
   // The time by which contexts expire: a clock that jumps ahead while the store is open makes none
   // of them go, which could not be had back.
   int64_t ExpiryNow() const;
-  // The row's access time, or a later one that is noted.
+  // The row's access time, or a later one that is noted; none that lies ahead of the clock.
   int64_t LastAccess(ContextId context, int64_t stored_us) const ATTNDB_REQUIRES(mutex_);
   // As CatalogContexts::Touch.
   void Touch(ContextId context) ATTNDB_EXCLUDES(mutex_);
@@ -89,6 +89,7 @@ class CatalogCore {
   // Makes views in the place of tables that a catalog of an older version does not have.
   Status ViewWhatIsMissing() const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
+  void SeeLatestUse() ATTNDB_REQUIRES(mutex_);
   Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);
   void SealLog() ATTNDB_REQUIRES(mutex_);
 
@@ -106,8 +107,8 @@ class CatalogCore {
   mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
   mutable int64_t version_ ATTNDB_GUARDED_BY(mutex_) = 0;          // The catalog's.
-  // At most kMaxTouches; then they are written at once.
-  std::unordered_map<int64_t, int64_t> touched_us_ ATTNDB_GUARDED_BY(mutex_);
+  // At most kMaxTouches are noted; then they are written at once.
+  UseDates uses_ ATTNDB_GUARDED_BY(mutex_);
   // The log could not be cut off, though the file has all that it holds. Nothing is written until
   // it can: that would begin the log anew, and if it is torn there it looks as if commits were
   // lost.

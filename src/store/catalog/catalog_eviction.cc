@@ -15,31 +15,29 @@ namespace {
 
 constexpr size_t kMaxEvictions = 100'000;  // Contexts that one Store evicts at most.
 
-// Contexts in the order of their last access, of two alike the older one first. Accesses that are
-// noted and not written yet are later than those of the rows: such a context waits until the rows
-// have come to its time.
+// Contexts in the order of their last use, of two alike the older one first. Uses that are noted
+// and not written yet are later than those of the rows: such a context waits until the rows have
+// come to its time.
 class LeastRecentlyUsed {
  public:
-  // `rows`: last_access_us and id, ascending. `touched_us` must outlive this.
-  LeastRecentlyUsed(Query rows, const std::unordered_map<int64_t, int64_t>& touched_us)
-      : rows_(std::move(rows)), touched_us_(touched_us) {}
+  // `rows`: last_access_us and id, ascending. `uses` must outlive this.
+  LeastRecentlyUsed(Query rows, const UseDates& uses) : rows_(std::move(rows)), uses_(uses) {}
 
   // kNone: there are no more.
   Result<ContextId> Next() {
     while (true) {
       if (!row_.has_value() && !at_end_) ATTNDB_RETURN_IF_ERROR(Read());
-      if (!touched_.empty() && (at_end_ || touched_.top() < *row_)) {
-        const Access access = touched_.top();
-        touched_.pop();
+      if (!noted_.empty() && (at_end_ || noted_.top() < *row_)) {
+        const Access access = noted_.top();
+        noted_.pop();
         return static_cast<ContextId>(access.second);
       }
       if (at_end_) return ContextId::kNone;
       const auto [time_us, id] = *std::exchange(row_, std::nullopt);
-      const auto touched = touched_us_.find(id);
-      if (touched == touched_us_.end() || touched->second <= time_us) {
-        return static_cast<ContextId>(id);
-      }
-      touched_.emplace(touched->second, id);
+      const auto context = static_cast<ContextId>(id);
+      const int64_t* const noted_us = uses_.FindNoted(context);
+      if (noted_us == nullptr || *noted_us <= time_us) return context;
+      noted_.emplace(*noted_us, id);
     }
   }
 
@@ -49,15 +47,15 @@ class LeastRecentlyUsed {
   Status Read() {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, rows_.Step());
     at_end_ = !found;
-    if (found) row_ = Access(rows_.Int(0), rows_.Int(1));
+    if (found) row_ = Access(uses_.DateOfRow(rows_.Int(0)), rows_.Int(1));
     return {};
   }
 
   Query rows_;
-  const std::unordered_map<int64_t, int64_t>& touched_us_;
+  const UseDates& uses_;
   bool at_end_ = false;
   std::optional<Access> row_;  // Read, and not given yet.
-  std::priority_queue<Access, std::vector<Access>, std::greater<>> touched_;
+  std::priority_queue<Access, std::vector<Access>, std::greater<>> noted_;
 };
 
 struct SegmentShare {
@@ -89,7 +87,7 @@ Result<Evictions> CatalogContexts::ChooseEvictions(const EvictionRequest& reques
           "SELECT last_access_us, id FROM contexts INDEXED BY contexts_by_access "
           "WHERE tenant = ? AND NOT pinned ORDER BY last_access_us, id",
           request.tenant),
-      core_->touched_us());
+      core_->SeeUses());
   Evictions evictions;
   std::unordered_map<SegmentId, SegmentShare> shares;
   while (evictions.freed_bytes < request.missing_bytes &&

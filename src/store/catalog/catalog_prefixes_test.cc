@@ -101,12 +101,12 @@ TEST_F(CatalogTest, OfEquallyLongMatchesTheOldestIsTaken) {
 TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
   const ContextId best = harness_.MustPublish(Range(0, 17), {.name = "best"});
   harness_.MustPublish(Range(0, 50));
-  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "test"));
   const ContextId expired = harness_.MustPublish(Range(0, 60), {.ttl = seconds(0)});
   const ContextId moved = harness_.MustPublish(Range(0, 80), {.first_position = 5});
   harness_.set_spec(TestSpec("other"));
   const ContextId foreign = harness_.MustPublish(Range(0, 90));
   harness_.set_spec(TestSpec());
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "test"));
   std::vector<TokenId> prompt = Range(0, 100);
   ATTNDB_ASSERT_OK_AND_ASSIGN(PrefixReport report,
                               harness_->prefixes()->Explain(harness_.Query(prompt)));

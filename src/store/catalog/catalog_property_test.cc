@@ -97,6 +97,7 @@ class CatalogProperty : public ::testing::TestWithParam<uint64_t> {
   }
 
   void Publish();
+  void Add(int64_t new_id, ModelContext added);
   void Drop();
   void Quarantine();
   void Lift();
@@ -188,7 +189,29 @@ void CatalogProperty::Publish() {
   added.number = outcome->grown ? numbers_of_.at(id) : ++num_numbered_;
   EXPECT_EQ(static_cast<int64_t>(outcome->number), added.number);
   numbers_of_[id] = added.number;
-  contexts_[id] = std::move(added);
+  Add(id, std::move(added));
+}
+
+// What is added takes the place of what others have lost of the same tokens.
+void CatalogProperty::Add(int64_t new_id, ModelContext added) {
+  for (auto& [id, c] : contexts_) {
+    uint64_t num_tokens = 0;
+    uint64_t end = 0;
+    for (const ChainLink& link : c.chain) {
+      num_tokens += link.num_tokens_used;
+      const auto found = num_sound_.find(link.segment);
+      if (found != num_sound_.end() && link.num_tokens_used > found->second) end = num_tokens;
+    }
+    const std::vector<ChainLink> chain =
+        harness_->contexts()->Chain(static_cast<ContextId>(id)).value();
+    const bool is_mended = end > 0 && c.first_position == added.first_position &&
+                           CommonLength(c.tokens, added.tokens) >= end &&
+                           CutsWithin(c.cuts, end) == CutsWithin(added.cuts, end);
+    EXPECT_EQ(chain == c.chain, !is_mended);
+    c.chain = chain;
+  }
+  contexts_[new_id] = std::move(added);
+  JudgeContexts();
 }
 
 void CatalogProperty::Drop() {

@@ -8,6 +8,7 @@
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/cut_bytes.h"
+#include "store/catalog/mending.h"
 #include "store/catalog/model_sources.h"
 #include "store/catalog/prefix_index.h"
 #include "store/catalog/sqlite.h"
@@ -98,6 +99,14 @@ Result<PublishOutcome> Publication::Run() {
       NoteModelSource(database_, request_.tenant, request_.model, request_.source));
   ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
   ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, outcome_.chain));
+  ATTNDB_RETURN_IF_ERROR(MendContexts(database_,
+                                      {.tenant = request_.tenant,
+                                       .model = request_.model,
+                                       .first_position = request_.first_position,
+                                       .tokens = request_.tokens,
+                                       .cuts = request_.cuts,
+                                       .chain = outcome_.chain},
+                                      &released_));
   ATTNDB_RETURN_IF_ERROR(DropWhatIsReplaced());
   ATTNDB_ASSIGN_OR_RETURN(outcome_.unreferenced, Unreferenced(database_, std::move(released_)));
   return std::move(outcome_);
@@ -169,17 +178,6 @@ std::optional<size_t> LinksOf(std::span<const ChainLink> chain, uint64_t num_tok
   return num_tokens == 0 ? std::optional(num_links) : std::nullopt;
 }
 
-// The base's links, cut to its first num_tokens tokens.
-void CutTo(uint64_t num_tokens, std::vector<ChainLink>* chain) {
-  size_t num_links = 0;
-  while (num_links < chain->size() && num_tokens > 0) {
-    ChainLink& link = (*chain)[num_links++];
-    link.num_tokens_used = std::min(link.num_tokens_used, num_tokens);
-    num_tokens -= link.num_tokens_used;
-  }
-  chain->resize(num_links);
-}
-
 // Whoever asked knows the base's chain as it was when they opened it. What merged its segments
 // since gave all contexts that share them new links, and this one shares them too.
 Status Publication::ResolveChain() {
@@ -191,8 +189,9 @@ Status Publication::ResolveChain() {
   }
   const std::optional<size_t> num_links = LinksOf(request_.chain, request_.num_shared);
   if (!num_links) return {};
-  ATTNDB_ASSIGN_OR_RETURN(outcome_.chain, LoadChain(database_, base_->record.id));
-  CutTo(request_.num_shared, &outcome_.chain);
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> base,
+                          LoadChain(database_, base_->record.id));
+  outcome_.chain = FirstLinks(base, request_.num_shared);
   outcome_.chain.insert(outcome_.chain.end(),
                         request_.chain.begin() + static_cast<ptrdiff_t>(*num_links),
                         request_.chain.end());
@@ -329,7 +328,7 @@ Result<PublishOutcome> CatalogContexts::Publish(const PublishRequest& request) {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(PublishOutcome outcome,
-                          Publication(core_->database(), request, core_->Now()).Run());
+                          Publication(core_->database(), request, core_->GiveDate()).Run());
   ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }

@@ -101,6 +101,13 @@ Result<std::vector<SegmentRecord>> CatalogSegments::List(TenantId tenant) const 
   return segments;
 }
 
+Result<bool> CatalogSegments::IsUsed(SegmentId segment) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  Query query = core_->database()->Select("SELECT 1 FROM chain WHERE segment = ? LIMIT 1", segment);
+  return query.Step();
+}
+
 Result<std::vector<SegmentRecord>> CatalogSegments::Remove(std::span<const SegmentId> segments) {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());

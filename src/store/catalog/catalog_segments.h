@@ -27,6 +27,8 @@ class CatalogSegments {
   // Errors: kNotFound.
   Result<SegmentRecord> Get(SegmentId segment) const;
   Result<std::vector<SegmentRecord>> List(TenantId tenant) const;
+  // Whether a context uses it.
+  Result<bool> IsUsed(SegmentId segment) const;
   // Forgets those of `segments` that no context uses, with their companions. Returns them: their
   // files may be removed then.
   Result<std::vector<SegmentRecord>> Remove(std::span<const SegmentId> segments);

@@ -19,6 +19,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/cut_bytes.cc
   catalog/forked_files.cc
   catalog/lacking_companions.cc
+  catalog/mending.cc
   catalog/model_identity.cc
   catalog/model_sources.cc
   catalog/names.cc
@@ -29,4 +30,5 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/sound_tokens.cc
   catalog/sqlite.cc catalog/sqlite_fork.cc
   catalog/tenant_numbers.cc
+  catalog/use_dates.cc
   catalog/wal_check.cc)
