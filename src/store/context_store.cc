@@ -82,6 +82,7 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<Catalog> catalog, Catalog::Open(catalog_options));
   auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
                                               std::move(catalog));
+  store->place_ = place;
   if (!options.read_only) {
     ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
     ATTNDB_RETURN_IF_ERROR(place->Add(store->settings_.segments_dir));
@@ -168,5 +169,7 @@ Result<DBStats> ContextStore::Stats(const std::string& tenant, bool of_all) {
   stats.evicted = counts_.Of(tenant)->evictions.labels();
   return stats;
 }
+
+Status ContextStore::CheckPlace() const { return place_->Check(); }
 
 }  // namespace attndb::store
