@@ -13,8 +13,10 @@
 #include <limits>
 #include <utility>
 
+#include "cli/common/advice.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
+#include "cli/common/variables.h"
 #include "cli/common/waiters.h"
 
 namespace attndb::cli {
@@ -74,8 +76,8 @@ std::string DefaultDbPath() {
   if (const std::string data = EnvironmentText("XDG_DATA_HOME"); !data.empty()) {
     return data + "/attndb";
   }
-  const std::string home = EnvironmentText("HOME");
-  return (home.empty() ? "." : home) + "/.local/share/attndb";
+  const std::string home = HomeFolder();
+  return home.empty() ? "" : home + "/.local/share/attndb";
 }
 
 bool Environment::IsGiven(std::string_view name) const {
@@ -83,7 +85,7 @@ bool Environment::IsGiven(std::string_view name) const {
 }
 
 std::string Environment::db_path() const {
-  return options_.db_path.empty() ? DefaultDbPath() : options_.db_path;
+  return WithHome(options_.db_path.empty() ? DefaultDbPath() : options_.db_path);
 }
 
 std::string Environment::server() const {
@@ -111,7 +113,6 @@ Status Environment::CheckForServer(std::span<const std::string_view> flags) {
     }
     return Status::InvalidArgument(given + " can't be asked of a server");
   }
-  has_reached_contexts_ = true;
   return Status::Ok();
 }
 
@@ -121,8 +122,11 @@ Result<DB> Environment::Open(const DBOptions& options) {
         Status::Unsupported("this command works on a store, and not through " + server()),
         "run it where the store is, with --db PATH");
   }
+  if (db_path().empty()) {
+    return WithAdvice(Status::InvalidArgument("no store is named, and the user has no home folder"),
+                      "name a store with --db PATH or ATTNDB_PATH");
+  }
   ATTNDB_ASSIGN_OR_RETURN(DB db, DB::Open(db_path(), options));
-  has_reached_contexts_ = true;
   if (options_.tenant.empty()) return db;
   return db.ForTenant(options_.tenant);
 }
@@ -219,8 +223,7 @@ void Environment::EndList(const std::string& name, const Json& rest) {
 }
 
 ExitCode Environment::NoteFailure(const std::string& file, const Status& status) {
-  std::string advice = std::exchange(advice_, "");
-  if (advice.empty()) advice = AdviceFor(status.code());
+  const std::string advice = AdviceOn(status);
   if (list_ && options_.json) {
     list_->push_back(JsonObject({{"file", file}, {"error", ErrorJson(status, advice)}}));
     return ExitCodeOf(status.code());
@@ -241,7 +244,16 @@ void Environment::Warn(std::string_view text) const {
 
 Status Environment::WithAdvice(Status status, std::string advice) {
   advice_ = std::move(advice);
+  advised_ = status.message();
   return status;
+}
+
+std::string Environment::AdviceOn(const Status& status) const {
+  if (!advice_.empty() && status.message().ends_with(advised_)) return advice_;
+  const bool has_server = !server().empty();
+  return std::string(AdviceFor(status, {.command = options_.command,
+                                        .store_path = has_server ? "" : db_path(),
+                                        .through_server = has_server}));
 }
 
 ExitCode ReportFailure(const Status& status, std::string_view advice,

@@ -24,6 +24,7 @@ class Parser;
 // Options of every command.
 struct CommonOptions {
   std::string program = "attndb";  // Program that failures and warnings name.
+  std::string command;             // "ls"; empty: none is found yet.
   std::string db_path;             // Empty: ATTNDB_PATH, else the user's data folder.
   std::string tenant;              // Empty: the default tenant.
   std::string server;              // URL of a server to ask instead; empty: ATTNDB_URL.
@@ -58,10 +59,6 @@ class Environment {
   // Errors: kInvalidArgument, naming a flag that is the server's own business.
   Status CheckForServer(std::span<const std::string_view> flags);
 
-  // Whether contexts were within reach, of a store or of a server: what is not found before then is
-  // a file.
-  bool has_reached_contexts() const { return has_reached_contexts_; }
-
   // The tenant's handle on the store. Errors: as DB::Open; kNotFound if there is no store.
   Result<DB> OpenForReading(DBOptions options = {});
   // Options for a command that ends before anything could be built in the background.
@@ -86,9 +83,12 @@ class Environment {
   void Note(std::string_view text) const;  // A line on stderr, unless --quiet.
   void Warn(std::string_view text) const;  // A line on stderr, always.
 
-  // Returns `status` and keeps `advice` for the user instead of the general one of its code.
+  // Returns `status` and keeps `advice` for the user instead of that of its kind (advice.h).
   Status WithAdvice(Status status, std::string advice);
   const std::string& advice() const { return advice_; }
+  // The advice that was kept for this failure, else that of its kind. What was kept for a failure
+  // that a command went on from is for no other.
+  std::string AdviceOn(const Status& status) const;
 
  private:
   Result<DB> Open(const DBOptions& options);
@@ -98,8 +98,8 @@ class Environment {
 
   const CommonOptions options_;
   bool uses_store_ = false;
-  bool has_reached_contexts_ = false;
   std::string advice_;
+  std::string advised_;  // The message of the failure that the advice is for.
   mutable std::optional<Json> list_;
 };
 
@@ -118,7 +118,7 @@ std::string EnvironmentText(const char* name);
 // scalar, avx2, avx512 or avx512vnni, found 'neon'".
 std::vector<std::string> VariableFaults();
 
-// $ATTNDB_PATH, else $XDG_DATA_HOME/attndb, else ~/.local/share/attndb.
+// $ATTNDB_PATH, else $XDG_DATA_HOME/attndb, else ~/.local/share/attndb. Empty: no home is known.
 std::string DefaultDbPath();
 
 }  // namespace attndb::cli

@@ -1,4 +1,6 @@
 // attndb: the command line of the store. docs/cli.md documents commands, flags and exit codes.
+#include "cli/common/contexts.h"
+#include "cli/common/guesses.h"
 #include "cli/program.h"
 
 int main(int argc, char** argv) {
@@ -11,6 +13,8 @@ int main(int argc, char** argv) {
                    "  attndb ask --context handbook \"How long is the warranty?\"\n"
                    "  attndb ls\n",
        .commands = attndb::cli::AllCommands(),
-       .moved = kMoved},
+       .moved = kMoved,
+       .guesses = attndb::cli::Guesses(),
+       .guess = attndb::cli::GuessContext},
       argc, argv);
 }

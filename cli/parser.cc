@@ -93,19 +93,43 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
   return names;
 }
 
-std::string UnknownText(const CLI::App& command, const std::string& word) {
+// The first of a word's meanings that the command has; an option or a command of the program, which
+// is written with the program's name or its arguments, is there for all.
+std::string GuessOf(const CLI::App& command, const std::string& word,
+                    std::span<const Guess> guesses) {
+  const std::vector<std::string> commands = CommandNames(command);
+  const auto has = [&](const std::string& meant) {
+    if (meant.find(' ') != std::string::npos) return true;
+    if (meant.starts_with('-')) return command.get_option_no_throw(meant) != nullptr;
+    return std::ranges::find(commands, meant) != commands.end();
+  };
+  for (const Guess& guess : guesses) {
+    if (word == guess.word && has(guess.meant)) return guess.meant;
+  }
+  return "";
+}
+
+// What the user may have meant by a word that the command does not have; empty: nothing is near.
+std::string MeantBy(const CLI::App& command, const std::string& word,
+                    const std::vector<std::string>& names, std::span<const Guess> guesses) {
+  if (std::string guess = GuessOf(command, word, guesses); !guess.empty()) return guess;
+  if (std::string nearest = Nearest(word, names); !nearest.empty()) return nearest;
+  return BegunBy(word, names);
+}
+
+std::string UnknownText(const CLI::App& command, const std::string& word,
+                        std::span<const Guess> guesses) {
   const std::string name = word.substr(0, word.find('='));
   const bool is_option = name.starts_with("-");
   const bool is_command = !is_option && !CommandNames(command).empty();
   std::string text = is_option    ? "unknown option " + name
                      : is_command ? "unknown command '" + word + "'"
                                   : "unexpected argument '" + word + "'";
-  std::string nearest;
-  if (is_option) nearest = Nearest(name, OptionNames(command));
-  if (is_command) nearest = Nearest(word, CommandNames(command));
-  if (!nearest.empty())
-    text += "; did you mean " + (is_option ? nearest : "'" + nearest + "'") + "?";
-  return text;
+  std::string meant;
+  if (is_option) meant = MeantBy(command, name, OptionNames(command), guesses);
+  if (is_command) meant = MeantBy(command, word, CommandNames(command), guesses);
+  if (meant.empty()) return text;
+  return text + "; did you mean " + (meant.starts_with('-') ? meant : "'" + meant + "'") + "?";
 }
 
 // An option as the help shows it: "CONTEXT" of an argument, "--index KIND" of a flag.
@@ -119,13 +143,13 @@ std::string LabelOf(const CLI::App& command, const std::string& name) {
 
 // The mistake in the words of the project: "CONTEXT is missing".
 std::string UsageText(const CLI::App& app, const CLI::ParseError& error,
-                      const std::vector<std::string>& args) {
+                      const std::vector<std::string>& args, std::span<const Guess> guesses) {
   const CLI::App* const command = CommandOf(app);
   const std::string what = error.what();
   const std::string word = FirstUnknown(app, args);
   const bool is_extra = Is<CLI::ExtrasError>(error);
   const bool lacks_command = Is<CLI::RequiredError>(error) && !CommandNames(*command).empty();
-  if (!word.empty() && (is_extra || lacks_command)) return UnknownText(*command, word);
+  if (!word.empty() && (is_extra || lacks_command)) return UnknownText(*command, word, guesses);
   if (lacks_command) return "no command";
   if (Is<CLI::RequiredError>(error)) {
     return LabelOf(*command, what.substr(0, what.find(' '))) + " is missing";
@@ -232,7 +256,8 @@ Flags Flags::Subcommand(const std::string& name, const std::string& summary, boo
 
 void Flags::AcceptAnything() { app_->allow_extras(); }
 
-Parser::Parser(const ParserTexts& texts) : app_(std::make_unique<CLI::App>(texts.about)) {
+Parser::Parser(const ParserTexts& texts)
+    : guesses_(texts.guesses), app_(std::make_unique<CLI::App>(texts.about)) {
   app_->name(texts.name);
   app_->set_help_flag("-h,--help",
                       "Show this help; '" + texts.name + " COMMAND --help' shows a command's");
@@ -258,7 +283,7 @@ Flags Parser::AddCommand(const std::string& name, const std::string& summary,
 ParsedLine Parser::Parse(const std::vector<std::string>& args) {
   const auto refuse = [&](const CLI::ParseError& error) {
     ParsedLine line = {.kind = ParsedLine::Kind::kWrong};
-    line.mistake = UsageText(*app_, error, args);
+    line.mistake = UsageText(*app_, error, args, guesses_);
     line.where = CommandText(*app_);
     if (const auto unknown = app_->remaining(); !unknown.empty()) line.unknown = unknown.front();
     return line;

@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cli/command_tree.h"
+#include "cli/common/guesses.h"
 #include "cli/flags.h"
 
 namespace attndb::cli {
@@ -23,6 +25,8 @@ struct ParserTexts {
   std::string about;    // The first line of its help.
   std::string footer;   // The end of its help.
   std::string version;  // The line that --version prints.
+  // Words of other programs. The array outlives the parser.
+  std::span<const Guess> guesses = {};
 };
 
 struct ParsedLine {
@@ -58,6 +62,7 @@ class Parser {
   CommandTree Tree() const;
 
  private:
+  const std::span<const Guess> guesses_;
   std::unique_ptr<CLI::App> app_;
   std::vector<CLI::App*> commands_;  // Owned by *app_.
 };

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "attndb/version.h"
+#include "cli/common/variables.h"
 #include "cli/parser.h"
 
 namespace attndb::cli {
@@ -107,11 +108,12 @@ ExitCode RunCommand(const Program& program, Command* command, CommonOptions opti
   Environment env(options);
   const Result<ExitCode> result = RunInMemory(command, &env);
   if (result.ok()) return *result;
-  std::string_view advice = env.advice();
-  // The advice of a code is about the user's store.
-  const StatusCode code = result.status().code();
-  const bool is_of_store = code != StatusCode::kNotFound || env.has_reached_contexts();
-  if (advice.empty() && program.has_store && is_of_store) advice = AdviceFor(code);
+  // The advice of a kind of failure is about the user's store.
+  std::string advice = program.has_store ? env.AdviceOn(result.status()) : env.advice();
+  if (program.guess != nullptr) {
+    const std::string guess = program.guess(&env, result.status());
+    if (!guess.empty()) advice = guess;
+  }
   return ReportFailure(result.status(), advice, options);
 }
 
@@ -128,7 +130,8 @@ ExitCode ParseAndRun(const Program& program, const std::vector<std::string>& arg
   Parser parser({.name = program.name,
                  .about = program.about,
                  .footer = std::string("\nExamples:\n") + program.examples + ExitCodesText(),
-                 .version = std::string(program.name) + " " + Version()});
+                 .version = std::string(program.name) + " " + Version(),
+                 .guesses = program.guesses});
   CommonOptions options;
   options.program = program.name;
   AddCommonFlags(program, parser.MainFlags(), &options);
@@ -143,6 +146,7 @@ ExitCode ParseAndRun(const Program& program, const std::vector<std::string>& arg
     case ParsedLine::Kind::kCommand:
       break;
   }
+  options.command = program.commands[line.command_idx].name;
   options.parser = &parser;
   options.words = args;
   options.given = std::move(line.given);
@@ -179,6 +183,7 @@ ExitCode Main(const Program& program, int argc, char** argv) {
 
 int RunProgram(const Program& program, int argc, char** argv) {
   HoldStandardFiles();
+  SetPathVariables();
   try {
     return static_cast<int>(Main(program, argc, argv));
   } catch (const std::exception& error) {  // Out of memory, or a bug: never a core dump for a user.

@@ -7,8 +7,10 @@
 #define ATTNDB_CLI_PROGRAM_H_
 
 #include <span>
+#include <string>
 
 #include "cli/command.h"
+#include "cli/common/guesses.h"
 
 namespace attndb::cli {
 
@@ -25,6 +27,10 @@ struct Program {
   bool has_store = true;  // Whether commands use a store of the user: --db, --tenant, --wait.
   std::span<const CommandEntry> commands;
   std::span<const MovedCommand> moved;
+  std::span<const Guess> guesses = {};  // Words of other programs, for "did you mean".
+  // What the user may have meant by a name that led to this failure: "did you mean 'contract'?".
+  // Empty: nothing is near. May be null.
+  std::string (*guess)(Environment*, const Status&) = nullptr;
 };
 
 // Returns the exit code. No exception leaves it.

@@ -17,6 +17,7 @@
 
 #include "server/batch/pinned_prompts.h"
 #include "server/batch/turn_id.h"
+#include "server/http/hidden_paths.h"
 #include "server/openai/error.h"
 #include "server/routes/contexts.h"
 #include "server/routes/embeddings.h"
@@ -86,15 +87,38 @@ std::optional<std::string> ModelOf(std::string_view path) {
   return std::nullopt;
 }
 
-// Answers with the request's id, so that what a client saw and what the log says can be matched.
+void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
+
+// Whether all that the server says on this path is its own, and no text of a model or a document.
+bool IsOfContexts(const std::string& path) {
+  return path == "/attndb/v1/contexts" || path.starts_with(kContexts) ||
+         path == "/attndb/v1/verify" || path == "/attndb/v1/compact" || path == "/attndb/v1/build";
+}
+
+// Answers with the request's id, so that what a client saw and what the log says can be matched;
+// and without paths of this host, which stand on stderr instead.
 class NamedResponder final : public Responder {
  public:
-  NamedResponder(std::shared_ptr<Responder> responder, std::string id)
-      : responder_(std::move(responder)), id_(std::move(id)) {}
+  // `hidden` outlives it.
+  NamedResponder(std::shared_ptr<Responder> responder, std::string id, bool hides_all,
+                 const HiddenPaths* hidden)
+      : responder_(std::move(responder)),
+        id_(std::move(id)),
+        hides_all_(hides_all),
+        hidden_(hidden) {}
 
-  void Send(Response response) override { responder_->Send(Named(std::move(response))); }
+  void Send(Response response) override {
+    constexpr int kFirstOfErrors = 400;
+    if (hides_all_ || response.status >= kFirstOfErrors) {
+      response.body = Hidden(std::move(response.body));
+    }
+    responder_->Send(Named(std::move(response)));
+  }
   void Begin(Response response) override { responder_->Begin(Named(std::move(response))); }
-  void Write(std::string piece) override { responder_->Write(std::move(piece)); }
+  void Write(std::string piece) override {
+    if (hides_all_ || piece.starts_with(R"(data: {"error")")) piece = Hidden(std::move(piece));
+    responder_->Write(std::move(piece));
+  }
   void End() override { responder_->End(); }
   bool closed() const override { return responder_->closed(); }
   void OnClosed(std::function<void()> then) override { responder_->OnClosed(std::move(then)); }
@@ -104,9 +128,16 @@ class NamedResponder final : public Responder {
     response.headers.emplace_back("X-Request-Id", id_);
     return response;
   }
+  std::string Hidden(std::string text) const {
+    std::string hidden = hidden_->Hide(text);
+    if (hidden != text) Warn("request " + id_ + ": " + text);
+    return hidden;
+  }
 
   const std::shared_ptr<Responder> responder_;
   const std::string id_;
+  const bool hides_all_;
+  const HiddenPaths* const hidden_;
 };
 
 // The id that the client gives its request, if that is fit for a header and a log; else a new one.
@@ -132,8 +163,6 @@ std::string_view KeyOf(const Request& request) {
   if (authorization.starts_with(kBearer)) return authorization.substr(kBearer.size());
   return request.Header("x-api-key");
 }
-
-void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
 
 class HttpServer final : public Server {
  public:
@@ -193,6 +222,10 @@ class HttpServer final : public Server {
     service_.gate = &*gate_;
     LimitMaxTokens();
     service_.appends = &appends_;
+    hidden_paths_.emplace(
+        std::vector<HiddenPaths::Entry>{{stats.path, "the store"},
+                                        {engine_.info().path, "the model"},
+                                        {service_.options.keys_file, "the keys file"}});
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
     for (const std::string& text : service_.options.pinned_prompts) {
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
@@ -209,7 +242,8 @@ class HttpServer final : public Server {
           Call call;
           call.request = std::move(request);
           call.id = IdOf(*call.request);
-          call.responder = std::make_shared<NamedResponder>(std::move(responder), call.id);
+          call.responder = std::make_shared<NamedResponder>(
+              std::move(responder), call.id, IsOfContexts(call.request->path), &*hidden_paths_);
           call.received_seconds = MonotonicSeconds();
           Dispatch(std::move(call));
         }));
@@ -244,6 +278,7 @@ class HttpServer final : public Server {
   Admission admission_;
   std::optional<MemoryGate> gate_;
   Appends appends_;
+  std::optional<HiddenPaths> hidden_paths_;  // Constant once it is open.
   std::unique_ptr<KeyRing> keys_;
   std::vector<PinnedPrompt> pinned_prompts_;  // Constant once it is open.
   Service service_;

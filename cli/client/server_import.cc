@@ -64,7 +64,7 @@ Result<ExitCode> ReportDryRun(Environment* env, const std::string& name, const J
   if (report.num_reused > num_tokens) {
     return Status::IoError("the server's answer has more reused tokens than tokens");
   }
-  PrintDryRun(env, name, num_tokens, report, /*tokens_per_second=*/std::nullopt);
+  PrintDryRun(env, name, num_tokens, report, /*seconds=*/std::nullopt);
   return ExitCode::kOk;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/common/library.h"
 #include "cli/common/overflow_flags.h"
 #include "cli/common/plan_flag.h"
+#include "cli/common/prefill_cost.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "cli/common/thread_text.h"
@@ -58,7 +59,9 @@ class AskCommand : public Command {
                &tokens_);
     flags->Add({"--explain", "", "Show what was read of the context, and what it cost"}, &explain_);
     flags->Add({"--verbose", "", "With --explain: layer by layer, and head by head"}, &verbose_);
-    flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
+    flags->Add(
+        {"--check", "", "Compare with plain llama.cpp, which reads the whole prompt once (slow)"},
+        &check_);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
     overflow_.AddTo(flags);
@@ -143,6 +146,14 @@ class AskCommand : public Command {
     return Status::Ok();
   }
 
+  // Says what the check will take, before anybody waits for it.
+  static Status AnnounceCheck(Environment* env, LlamaEngine* engine,
+                              const std::vector<TokenId>& prompt) {
+    ATTNDB_ASSIGN_OR_RETURN(const PrefillCost cost, MeasurePrefill(engine, prompt));
+    env->Note(CheckNotice(prompt.size(), cost));
+    return Status::Ok();
+  }
+
   Result<Answer> AnswerIn(Environment* env, LlamaEngine* engine, AskedSession* asked,
                           double lookup_ms) const {
     llama::GenerateOptions options = sampler_.ToOptions();
@@ -156,6 +167,7 @@ class AskCommand : public Command {
     }
     ATTNDB_RETURN_IF_ERROR(overflow_.CheckFits(env, window, session, asked->rest.size(),
                                                options.max_tokens, /*always=*/check_));
+    if (check_) ATTNDB_RETURN_IF_ERROR(AnnounceCheck(env, engine, asked->prompt));
     const size_t num_cuts = session.cuts().size();
     ATTNDB_ASSIGN_OR_RETURN(Answer answer,
                             Generate(env, engine, &session, asked->rest, options, lookup_ms));

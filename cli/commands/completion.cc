@@ -6,6 +6,7 @@
 #include "attndb/version.h"
 #include "cli/command_tree.h"
 #include "cli/commands/commands.h"
+#include "cli/common/advice.h"
 #include "cli/common/completion.h"
 #include "cli/common/man_page.h"
 #include "cli/common/variables.h"
@@ -51,9 +52,12 @@ class ManCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_RETURN_IF_ERROR(env->UseStore());
-    ManPageFacts facts = {.version = Version(), .exit_codes = {}, .variables = {}};
+    ManPageFacts facts = {.version = Version(), .exit_codes = {}, .advice = {}, .variables = {}};
     for (const ExitCodeText& entry : ExitCodeTexts()) {
       facts.exit_codes.emplace_back(std::to_string(static_cast<int>(entry.code)), entry.meaning);
+    }
+    for (const AdviceEntry& entry : AdviceTable()) {
+      if (entry.advice[0] != '\0') facts.advice.emplace_back(entry.kind, entry.advice);
     }
     for (const Variable& variable : Variables()) {
       facts.variables.emplace_back(variable.name, variable.meaning);

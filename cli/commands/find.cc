@@ -42,14 +42,18 @@ class FindCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const llama::FindQuestion asked,
                             llama::FindQuestion::Run(&engine, db, question, heads));
     times.question_ms = (MonotonicSeconds() - start_seconds) * 1e3;
-    ATTNDB_ASSIGN_OR_RETURN(const FindResult found,
-                            db.Find(engine.spec(), asked.query(), options_));
+    ATTNDB_ASSIGN_OR_RETURN(FindResult found, db.Find(engine.spec(), asked.query(), options_));
     times.find_ms = (MonotonicSeconds() - start_seconds) * 1e3 - times.question_ms;
     NoteSkipped(env, found);
     if (found.num_contexts == 0) return NothingToLookThrough(env);
+    DropPassagesWithoutScore(&found);
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(engine, db, found));
     env->PrintJson(ToJson(found, texts, times));
-    env->Print(FoundTable(found, texts));
+    if (found.passages.empty()) {
+      env->Print("No passage stands out from the others.\n");
+    } else {
+      env->Print(FoundTable(found, texts, StdoutWidth()));
+    }
     env->Note(ToText(found, times));
     return ExitCode::kOk;
   }

@@ -14,7 +14,7 @@
 #include "cli/common/import_run.h"
 #include "cli/common/import_sources.h"
 #include "cli/common/interrupt.h"
-#include "cli/common/prefill_speed.h"
+#include "cli/common/prefill_cost.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "cli/common/text_kind.h"
@@ -186,7 +186,7 @@ class ModelDocumentImport : public DocumentImport {
 
   Result<ExitCode> ImportTokens(Environment* env, const ImportTarget& target,
                                 const std::vector<TokenId>& tokens) {
-    if (dry_run_) return DryRun(env, *engine_, tokens, target, Room());
+    if (dry_run_) return DryRun(env, &*engine_, tokens, target, Room(), &cost_);
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
     return Store(env, target, tokens);
   }
@@ -279,7 +279,7 @@ class ModelDocumentImport : public DocumentImport {
                    .num_noted = &num_noted_},
                   &*engine_, tokens);
     const Result<ContextId> id = run.Run(checkpoint_tokens_, target.options());
-    KeepPrefillSpeed(*engine_, run.num_run(), run.seconds());
+    KeepPrefillCost(*engine_, run.times());
     if (id.ok()) {
       target.MergePieces(env, *db_);
       target.FinishPlanes(env, *db_);
@@ -348,6 +348,7 @@ class ModelDocumentImport : public DocumentImport {
   uint64_t checkpoint_tokens_ = 4096;
   ModelFlags model_;
   std::optional<LlamaEngine> engine_;
+  std::optional<PrefillCost> cost_;  // Measured by the first dry run.
   std::optional<DB> db_;
   bool is_unable_ = false;  // Whether the model or the store could not be opened.
   uint64_t num_noted_ = 0;  // Evictions that were told.

@@ -10,6 +10,7 @@
 #include "cli/common/context_text.h"
 #include "cli/common/context_tree.h"
 #include "cli/common/contexts.h"
+#include "cli/common/progress.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -81,8 +82,8 @@ class LsCommand : public Command {
     } else if (list.contexts.empty()) {
       env->Print("No context fits '" + pattern_ + "'.\n");
     } else {
-      const std::string table =
-          tree_ ? TreeText(tree, NowUs()) : ContextTable(list.contexts, NowUs());
+      const std::string table = tree_ ? TreeText(tree, NowUs(), StdoutWidth())
+                                      : ContextTable(list.contexts, NowUs(), StdoutWidth());
       env->Print(table + "\n" + TotalsText(list));
     }
     return ExitCode::kOk;

@@ -12,7 +12,7 @@ class TtlCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
     flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
-    flags->Add({"ttl", "TIME", "Seconds, 15m, 1h, 7d, or never: counted from the last use",
+    flags->Add({"ttl", "TIME", "Seconds, 15m, 1h30m, 7d, or never: counted from the last use",
                 /*required=*/true},
                &ttl_);
   }

@@ -8,6 +8,7 @@
 
 #include "attndb/db.h"
 #include "attndb/kv_file.h"
+#include "cli/common/json.h"
 #include "cli/common/machine.h"
 #include "cli/common/parse_number.h"
 #include "cli/common/temp_dir.h"
@@ -116,6 +117,11 @@ Status WriteLayers(const Session& session, const KvFileContents& contents,
   return writer->Finish();
 }
 
+// A note is UTF-8; the path of a model need not be.
+std::string AsUtf8(const std::string& text) {
+  return ReadOwnJson(Dump(Json(text))).get<std::string>();
+}
+
 // What the file will be. Errors: kInvalidArgument (no token); as CheckMemory.
 Result<KvFileContents> Contents(const LlamaEngine& engine, std::span<const TokenId> tokens,
                                 const CaptureOptions& options) {
@@ -129,7 +135,7 @@ Result<KvFileContents> Contents(const LlamaEngine& engine, std::span<const Token
     std::iota(contents.layers.begin(), contents.layers.end(), 0U);
   }
   contents.num_queries = std::min<uint64_t>(options.num_queries, tokens.size());
-  contents.notes = options.notes;
+  for (const auto& [key, value] : options.notes) contents.notes[key] = AsUtf8(value);
   ATTNDB_RETURN_IF_ERROR(CheckMemory(contents));
   return contents;
 }

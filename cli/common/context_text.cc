@@ -9,6 +9,8 @@
 namespace attndb::cli {
 namespace {
 
+constexpr size_t kMinNameWidth = 16;
+
 std::string State(const ContextInfo& context) {
   if (context.damaged) return "DAMAGED";
   if (context.pinned) return "pinned";
@@ -62,23 +64,24 @@ Json ToJson(const ContextInfo& context) {
   return json;
 }
 
-std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_us) {
-  Table table({{"NAME"},
+std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_us,
+                         size_t max_width) {
+  Table table({{.header = "NAME", .min_width = kMinNameWidth},
                {"TOKENS", Align::kRight},
-               {"OWN", Align::kRight},
+               {.header = "OWN", .align = Align::kRight, .rank = 3},
                {"SIZE", Align::kRight},
-               {"CREATED"},
+               {.header = "CREATED", .rank = 4},
                {"USED"},
-               {"EXPIRES"},
+               {.header = "EXPIRES", .rank = 1},
                {"STATE"},
-               {"MODEL"}});
+               {.header = "MODEL", .min_width = 10, .rank = 2}});
   for (const ContextInfo& context : contexts) {
     table.AddRow({NameOf(context), FormatCount(context.num_tokens), FormatBytes(context.own_bytes),
                   FormatBytes(context.file_bytes), FormatAge(context.created_us, now_us),
                   FormatAge(context.last_access_us, now_us), FormatTtl(context.ttl_seconds),
                   State(context), context.model_name});
   }
-  return table.ToText();
+  return table.ToText(max_width);
 }
 
 namespace {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/common/display_width.h"
+
 namespace attndb::cli {
 namespace {
 
@@ -44,6 +46,21 @@ TEST(ContextTextTest, TheTableShowsSizeAgeAndState) {
             "NAME  TOKENS      OWN     SIZE  CREATED    USED      EXPIRES  STATE    MODEL\n"
             "book   2,048  1.0 KiB  3.0 MiB  3 min ago  just now  never             Toy\n"
             "x      2,048  1.0 KiB  3.0 MiB  3 min ago  just now  1 h      DAMAGED  Toy\n");
+}
+
+TEST(ContextTextTest, TheTableFitsATerminal) {
+  ContextInfo wide = Book();
+  wide.name = std::string(100, 'n');
+  wide.model_name = std::string(60, 'm');
+  for (const size_t width : {80U, 100U, 132U}) {
+    const std::string table = ContextTable({Book(), wide}, kNow, width);
+    for (size_t at = 0; at < table.size(); at = table.find('\n', at) + 1) {
+      EXPECT_LE(DisplayWidth(table.substr(at, table.find('\n', at) - at)), width) << table;
+    }
+    EXPECT_THAT(table, HasSubstr("\nbook "));
+    EXPECT_THAT(table, HasSubstr("\nnnnnnnnnnnnnnnn"));
+    EXPECT_THAT(table, HasSubstr(" STATE"));
+  }
 }
 
 TEST(ContextTextTest, WhatHasExpiredIsNotShownAsAlive) {

@@ -133,15 +133,15 @@ std::vector<ContextNode> TreeOfContexts(std::span<const ContextInfo> contexts) {
   return nodes;
 }
 
-std::string TreeText(std::span<const ContextNode> nodes, int64_t now_us) {
-  Table table({{"NAME"},
+std::string TreeText(std::span<const ContextNode> nodes, int64_t now_us, size_t max_width) {
+  Table table({{.header = "NAME", .min_width = 16},
                {"TOKENS", Align::kRight},
                {"SHARED", Align::kRight},
                {"OWN", Align::kRight},
-               {"SIZE", Align::kRight},
-               {"USED"}});
+               {.header = "SIZE", .align = Align::kRight, .rank = 1},
+               {.header = "USED", .rank = 2}});
   AddRows(nodes, 0, now_us, &table);
-  return table.ToText();
+  return table.ToText(max_width);
 }
 
 Json TreeToJson(std::span<const ContextNode> nodes) {

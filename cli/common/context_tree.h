@@ -7,12 +7,14 @@
 #ifndef ATTNDB_CLI_COMMON_CONTEXT_TREE_H_
 #define ATTNDB_CLI_COMMON_CONTEXT_TREE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "attndb/stats.h"
+#include "cli/common/table.h"
 #include "cli/environment.h"
 
 namespace attndb::cli {
@@ -30,7 +32,8 @@ struct ContextNode {
 std::vector<ContextNode> TreeOfContexts(std::span<const ContextInfo> contexts);
 
 // A table with names indented by their depth. `now_us` is the time that ages refer to.
-std::string TreeText(std::span<const ContextNode> nodes, int64_t now_us);
+std::string TreeText(std::span<const ContextNode> nodes, int64_t now_us,
+                     size_t max_width = kAnyWidth);
 
 Json TreeToJson(std::span<const ContextNode> nodes);
 

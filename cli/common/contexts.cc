@@ -2,10 +2,12 @@
 
 #include <fnmatch.h>
 
+#include <string_view>
 #include <utility>
 
 #include "cli/client/server_contexts.h"
 #include "cli/common/context_text.h"
+#include "cli/common/nearest.h"
 
 namespace attndb::cli {
 namespace {
@@ -39,6 +41,30 @@ class StoredContexts final : public Contexts {
 };
 
 }  // namespace
+
+std::string GuessContext(Environment* env, const Status& failure) {
+  constexpr std::string_view kBefore = "no context \"";
+  constexpr size_t kMostNames = 3;
+  const std::string& message = failure.message();
+  const size_t found = message.find(kBefore);
+  if (failure.code() != StatusCode::kNotFound || found == std::string::npos) return "";
+  const size_t begin = found + kBefore.size();
+  const std::string name = message.substr(begin, message.find('"', begin) - begin);
+  const auto contexts =
+      env->server().empty() ? OpenContexts(env, Access::kRead) : ConnectContexts(env);
+  if (!contexts.ok()) return "";
+  const Result<ContextList> list = (*contexts)->List();
+  if (!list.ok()) return "";
+  std::vector<std::string> names;
+  for (const ContextInfo& context : list->contexts) {
+    if (!context.name.empty()) names.push_back(context.name);
+  }
+  std::string text;
+  for (const std::string& like : NamesLike(name, names, kMostNames)) {
+    text += (text.empty() ? "did you mean '" : "' or '") + like;
+  }
+  return text.empty() ? "" : text + "'?";
+}
 
 Result<std::optional<ContextInfo>> IfThere(Result<ContextInfo> found) {
   if (found.ok()) return std::optional(*std::move(found));

@@ -50,6 +50,9 @@ enum class Access : uint8_t { kRead, kWrite };
 // Those of the store or of the server that the user names. `access` is for a store.
 Result<std::unique_ptr<Contexts>> OpenContexts(Environment* env, Access access);
 
+// For Program::guess: names of contexts that are like one that was not found.
+std::string GuessContext(Environment* env, const Status& failure);
+
 }  // namespace attndb::cli
 
 #endif  // ATTNDB_CLI_COMMON_CONTEXTS_H_

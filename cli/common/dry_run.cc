@@ -4,17 +4,14 @@
 #include <string>
 
 #include "cli/common/evicted.h"
-#include "cli/common/prefill_speed.h"
 #include "cli/common/temp_dir.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
 
 void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
-                 const RoomReport& report, std::optional<double> tokens_per_second) {
+                 const RoomReport& report, std::optional<double> seconds) {
   const uint64_t num_new = num_tokens - report.num_reused;
-  std::optional<double> seconds;
-  if (tokens_per_second) seconds = static_cast<double>(num_new) / *tokens_per_second;
   env->PrintJson({{"context", name},
                   {"dry_run", true},
                   {"num_tokens", num_tokens},
@@ -33,9 +30,9 @@ void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
   }
 }
 
-Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
+Result<ExitCode> DryRun(Environment* env, llama::LlamaEngine* engine,
                         std::span<const TokenId> tokens, const ImportTarget& target,
-                        const RoomOptions& room) {
+                        const RoomOptions& room, std::optional<PrefillCost>* cost) {
   std::optional<TempDir> folder;
   Result<DB> db = env->OpenForReading(target.db_options());
   if (db.status().code() == StatusCode::kNotFound) {
@@ -46,14 +43,18 @@ Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
   ATTNDB_RETURN_IF_ERROR(db.status());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::optional<ContextInfo> imported,
-      ImportTarget::FindImported(*db, engine.spec(), tokens, /*first_position=*/0));
+      ImportTarget::FindImported(*db, engine->spec(), tokens, /*first_position=*/0));
   if (imported && imported->name == target.name()) {
     ImportTarget::PrintNothingToDo(env, *imported);
     return ExitCode::kOk;
   }
   ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db, tokens));
-  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report, db->CheckRoom(engine.spec(), tokens, room));
-  PrintDryRun(env, target.name(), tokens.size(), report, KnownPrefillSpeed(engine));
+  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report, db->CheckRoom(engine->spec(), tokens, room));
+  if (!*cost) {
+    ATTNDB_ASSIGN_OR_RETURN(*cost, MeasurePrefill(engine, tokens));
+  }
+  PrintDryRun(env, target.name(), tokens.size(), report,
+              (*cost)->Seconds(report.num_reused, tokens.size()));
   return ExitCode::kOk;
 }
 

@@ -1,4 +1,5 @@
-// What an import would take, without a token run or a byte stored.
+// What an import would take. Nothing is stored, and no more is run than it takes to measure the
+// model: some two seconds of the text's beginning.
 //
 // Errors:  those that the import would begin with: kAlreadyExists (the name), kResourceExhausted
 //          (no room); as DB.
@@ -13,19 +14,21 @@
 
 #include "attndb/result.h"
 #include "cli/common/import_target.h"
+#include "cli/common/prefill_cost.h"
 #include "cli/environment.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::cli {
 
 // Looks at the store beside its writer; where there is none, at an empty one.
-Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
+// `cost`: of the engine's model; measured if it is empty.
+Result<ExitCode> DryRun(Environment* env, llama::LlamaEngine* engine,
                         std::span<const TokenId> tokens, const ImportTarget& target,
-                        const RoomOptions& room);
+                        const RoomOptions& room, std::optional<PrefillCost>* cost);
 
-// The report of `name`, that would have `num_tokens`; `tokens_per_second` of the prefill, if known.
+// The report of `name`, that would have `num_tokens`; `seconds` of its prefill, if they are known.
 void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
-                 const RoomReport& report, std::optional<double> tokens_per_second);
+                 const RoomReport& report, std::optional<double> seconds);
 
 }  // namespace attndb::cli
 

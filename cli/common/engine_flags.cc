@@ -3,29 +3,23 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "cli/common/context_text.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/rope_scaling.h"
+#include "cli/common/variables.h"
 
 namespace attndb::cli {
 
 namespace {
 
-std::string_view Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // 0, all cores, where the variable is not set. What is no number is refused before: VariableFaults.
 uint32_t DefaultThreads() {
-  const std::string_view text = Variable("ATTNDB_THREADS");
+  const std::string text = EnvironmentText("ATTNDB_THREADS");
   uint32_t count = 0;
   std::from_chars(text.data(), text.data() + text.size(), count);
   return count;
@@ -44,9 +38,9 @@ std::string ScalingOf(const ModelSpec& spec) {
 ModelFlags::ModelFlags() : num_threads_(DefaultThreads()) {}
 
 std::string ModelFlags::model() const {
-  if (!model_.empty()) return model_;
-  const std::string_view variable = Variable("ATTNDB_MODEL");
-  return std::string(variable.empty() ? "smollm2" : variable);
+  if (!model_.empty()) return WithHome(model_);
+  const std::string variable = EnvironmentText("ATTNDB_MODEL");
+  return variable.empty() ? "smollm2" : variable;
 }
 
 void ModelFlags::AddTo(Flags* flags) {

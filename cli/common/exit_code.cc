@@ -67,35 +67,4 @@ std::optional<StatusCode> CodeNamed(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view AdviceFor(StatusCode code) {
-  switch (code) {
-    case StatusCode::kNotFound:
-      return "'attndb ls' lists what there is";
-    case StatusCode::kAlreadyExists:
-      return "choose another --name, or pass --replace";
-    case StatusCode::kCorruption:
-      return "'attndb verify' lists all damage; import what it names again";
-    case StatusCode::kResourceExhausted:
-      return "'attndb doctor' shows what is free; 'attndb rm' and 'attndb quota' make room";
-    case StatusCode::kBusy:
-      return "try again when it has ended, or pass --wait SECONDS";
-    case StatusCode::kReadOnly:
-      return "check the store's permissions, or name another with --db";
-    case StatusCode::kIoError:
-      return "'attndb doctor' checks disk and permissions";
-    case StatusCode::kOtherModel:
-      return "pass the --model that made the context; where the weights are the same, "
-             "'attndb declare-equal' says so";
-    case StatusCode::kInternal:
-      return "this is a bug of attndb: please report it";
-    case StatusCode::kOk:
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kFailedPrecondition:
-    case StatusCode::kUnsupported:
-    case StatusCode::kCancelled:
-      return "";
-  }
-  return "";
-}
-
 }  // namespace attndb::cli

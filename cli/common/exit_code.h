@@ -1,4 +1,4 @@
-// What the process tells its caller in one number, and what a human should do about a failure.
+// What the process tells its caller in one number.
 // docs/cli.md lists the numbers: never renumber.
 //
 // Threads: stateless.
@@ -43,9 +43,6 @@ struct ExitCodeText {
 };
 // All of them, in order: what the help, the manual page and docs/cli.md say of them.
 std::span<const ExitCodeText> ExitCodeTexts();
-
-// One clause for "attndb: <what>; <what to do>". Empty where only the message can help.
-std::string_view AdviceFor(StatusCode code);
 
 }  // namespace attndb::cli
 

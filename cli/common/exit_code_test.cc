@@ -42,14 +42,5 @@ TEST(ExitCodeTest, CodesAreKnownByTheirNames) {
   EXPECT_EQ(CodeNamed(""), std::nullopt);
 }
 
-TEST(ExitCodeTest, WhatAUserCanMendComesWithAdvice) {
-  for (const StatusCode code :
-       {StatusCode::kNotFound, StatusCode::kAlreadyExists, StatusCode::kCorruption,
-        StatusCode::kResourceExhausted, StatusCode::kBusy, StatusCode::kReadOnly,
-        StatusCode::kIoError, StatusCode::kOtherModel, StatusCode::kInternal}) {
-    EXPECT_FALSE(AdviceFor(code).empty()) << StatusCodeName(code);
-  }
-}
-
 }  // namespace
 }  // namespace attndb::cli

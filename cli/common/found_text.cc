@@ -1,8 +1,9 @@
 #include "cli/common/found_text.h"
 
 #include <cstddef>
+#include <vector>
 
-#include "cli/common/table.h"
+#include "cli/common/display_width.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -29,13 +30,13 @@ std::string OneLine(std::string_view text, size_t max_width) {
     }
   }
   if (!line.empty() && line.back() == ' ') line.pop_back();
-  if (DisplayWidth(line) <= max_width) return line;
-  size_t end = 0;
-  for (size_t width = 0; end < line.size(); ++end) {
-    const bool begins_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
-    if (begins_character && ++width == max_width) break;
-  }
-  return line.substr(0, end) + "\u2026";
+  return CutToWidth(line, max_width);
+}
+
+void DropPassagesWithoutScore(FindResult* found) {
+  constexpr double kLeastScore = 0.005;
+  std::erase_if(found->passages,
+                [](const Passage& passage) { return !(passage.score >= kLeastScore); });
 }
 
 Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times) {
@@ -62,14 +63,18 @@ Json ToJson(const FindResult& found, std::span<const std::string> texts, const F
                      {"find_ms", times.find_ms}});
 }
 
-std::string FoundTable(const FindResult& found, std::span<const std::string> texts) {
-  Table table({{"SCORE", Align::kRight}, {"CONTEXT"}, {"TOKENS", Align::kRight}, {"TEXT"}});
+std::string FoundTable(const FindResult& found, std::span<const std::string> texts,
+                       size_t max_width) {
+  Table table({{"SCORE", Align::kRight},
+               {.header = "CONTEXT", .min_width = 16},
+               {"TOKENS", Align::kRight},
+               {.header = "TEXT", .min_width = 30}});
   for (size_t i = 0; i < found.passages.size(); ++i) {
     const Passage& passage = found.passages[i];
     table.AddRow({FormatFixed(passage.score, 2), passage.context, RangeText(passage.tokens),
                   OneLine(texts[i], kTextWidth)});
   }
-  return table.ToText();
+  return table.ToText(max_width);
 }
 
 std::string ToText(const FindResult& found, const FindTimes& times) {

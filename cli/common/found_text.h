@@ -4,11 +4,13 @@
 #ifndef ATTNDB_CLI_COMMON_FOUND_TEXT_H_
 #define ATTNDB_CLI_COMMON_FOUND_TEXT_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "attndb/find.h"
+#include "cli/common/table.h"
 #include "cli/environment.h"
 
 namespace attndb::cli {
@@ -21,13 +23,17 @@ struct FindTimes {
 // `texts`, here and below: the text of each passage.
 Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times);
 
-// One line for each passage, and its text, on one line, below it.
-std::string FoundTable(const FindResult& found, std::span<const std::string> texts);
+// Drops passages that the table would show with a score of 0.00: nothing in them stands out.
+void DropPassagesWithoutScore(FindResult* found);
+
+// One line for each passage.
+std::string FoundTable(const FindResult& found, std::span<const std::string> texts,
+                       size_t max_width = kAnyWidth);
 
 // "looked through 203,008 tokens of 100 contexts in 71.0 ms, after 190.2 ms for the question".
 std::string ToText(const FindResult& found, const FindTimes& times);
 
-// `text` on one line: runs of white space as one space, cut to `max_width` code points.
+// `text` on one line: runs of white space as one space, cut to `max_width` columns.
 std::string OneLine(std::string_view text, size_t max_width);
 
 }  // namespace attndb::cli

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/common/table.h"
+#include "cli/common/display_width.h"
 
 namespace attndb::cli {
 namespace {
@@ -47,6 +47,25 @@ TEST(FoundTextTest, ATableHasALineForEachPassage) {
   EXPECT_THAT(table, HasSubstr(" 4.32  manual   1,024-1,087  The key is under the stone.\n"));
   EXPECT_THAT(table, HasSubstr(" 0.50  #7              0-63  Contents\n"));
   EXPECT_THAT(table, Not(HasSubstr("expired")));
+}
+
+TEST(FoundTextTest, PassagesThatDoNotStandOutAreDropped) {
+  FindResult found = Found();
+  found.passages.push_back({"manual", ContextId{3}, {64, 128}, 0.004, {}});
+  found.passages.push_back({"#7", ContextId{7}, {64, 128}, 0, {}});
+  found.passages.push_back({"#7", ContextId{7}, {128, 192}, -1e-9, {}});
+  DropPassagesWithoutScore(&found);
+  ASSERT_EQ(found.passages.size(), 2u);
+  EXPECT_EQ(found.passages.back().score, 0.5);
+}
+
+TEST(FoundTextTest, ATableFitsItsWidth) {
+  const std::vector<std::string> texts = {std::string(90, 'x'), "Contents"};
+  EXPECT_THAT(FoundTable(Found(), texts, 60), HasSubstr(" 4.32  manual   1,024-1,087  xxx"));
+  const std::string table = FoundTable(Found(), texts, 60);
+  for (size_t at = 0; at < table.size(); at = table.find('\n', at) + 1) {
+    EXPECT_LE(DisplayWidth(table.substr(at, table.find('\n', at) - at)), 60u) << table;
+  }
 }
 
 TEST(FoundTextTest, JsonHasTheWholeText) {

@@ -98,8 +98,11 @@ Status ImportRun::Prefill(Session* session, std::span<const TokenId> rest,
                          .enabled = env_->show_progress()});
   progress.Update(num_done, tokens_.size());
   last_checkpoint_ = 0;
+  times_ = PrefillTimes();
+  times_.Add(num_done, MonotonicSeconds());
   llama::PrefillOptions options;
   options.progress = [&](const llama::PrefillProgress& p) {
+    times_.Add(num_done + p.tokens_done, MonotonicSeconds());
     progress.Update(num_done + p.tokens_done, tokens_.size());
     // All read: it is as quick to finish as to keep a checkpoint of the whole.
     return !Interrupted() || p.tokens_done == rest.size();

@@ -16,6 +16,7 @@
 
 #include "attndb/db.h"
 #include "attndb/result.h"
+#include "cli/common/prefill_cost.h"
 #include "cli/environment.h"
 #include "engines/llama/llama_engine.h"
 
@@ -47,6 +48,8 @@ class ImportRun {
   uint64_t num_run() const { return num_run_; }
   uint64_t num_stored() const { return num_stored_; }  // Tokens that an interrupted run has stored.
   double seconds() const { return seconds_; }
+  // The times of the prefill since the store was last opened.
+  const PrefillTimes& times() const { return times_; }
   // What was evicted, and noted, before the store was last opened.
   const std::vector<std::string>& evicted() const { return evicted_; }
 
@@ -76,6 +79,7 @@ class ImportRun {
   uint64_t num_run_ = 0;
   uint64_t num_stored_ = 0;
   double seconds_ = 0;
+  PrefillTimes times_;
   double start_seconds_ = 0;  // When the run began, or went on.
   std::vector<std::string> evicted_;
   uint64_t last_checkpoint_ = 0;  // Tokens of the rest.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -85,6 +86,19 @@ Result<std::vector<std::string>> FilesThatFit(const std::string& pattern) {
   return paths;
 }
 
+// Drops files that were named before: twice, or by a folder or a pattern that also has them. True:
+// there were some.
+bool DropRepeated(std::vector<FoundFile>* found) {
+  std::set<fs::path> seen;
+  const size_t num_dropped = std::erase_if(*found, [&seen](const FoundFile& file) {
+    std::error_code error;
+    const fs::path path = fs::absolute(file.path, error).lexically_normal();
+    const fs::path folder = fs::weakly_canonical(path.parent_path(), error);
+    return !seen.insert(error ? path : folder / path.filename()).second;
+  });
+  return num_dropped > 0;
+}
+
 // A path as a name; the last extension stays if `keeps`.
 std::string NameOfFile(const std::string& relative, bool keeps) {
   std::string name;
@@ -139,6 +153,7 @@ Result<ImportSources> FindImportSources(const std::vector<std::string>& argument
       ATTNDB_RETURN_IF_ERROR(WalkFolder(path, &found, &sources.skipped));
     }
   }
+  if (DropRepeated(&found) && found.size() == 1) sources.is_list = false;
   ATTNDB_ASSIGN_OR_RETURN(sources.files, Named(found));
   return sources;
 }

@@ -89,6 +89,21 @@ TEST_F(ImportSourcesTest, APatternGivesTheFilesThatFit) {
   EXPECT_EQ(FindImportSources({folder_ + "/*.rst"}).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(ImportSourcesTest, AFileThatIsNamedTwiceIsTakenOnce) {
+  const std::string a = folder_ + "/a.txt";
+  const ImportSources twice = *FindImportSources({a, folder_ + "/./notes/../a.txt"});
+  EXPECT_THAT(Names(twice), ElementsAre("a"));
+  EXPECT_FALSE(twice.is_list) << "one file";
+  EXPECT_THAT(Names(*FindImportSources({a, folder_ + "/b c.md", folder_ + "/*.txt"})),
+              ElementsAre("a", "b_c"));
+  EXPECT_THAT(Names(*FindImportSources({folder_ + "/notes/plan.md", folder_ + "/notes"})),
+              ElementsAre("plan.md", "May/яблоко", "plan.txt"));
+  std::filesystem::create_directory_symlink(folder_ + "/notes", folder_ + "/link");
+  EXPECT_THAT(Names(*FindImportSources({folder_ + "/notes/plan.md", folder_ + "/link/plan.md"})),
+              ElementsAre("plan"));
+  EXPECT_THAT(Names(*FindImportSources({"-", "-"})), ElementsAre(""));
+}
+
 TEST_F(ImportSourcesTest, NoTwoFilesHaveOneName) {
   std::filesystem::create_directories(folder_ + "/other");
   Write("other/a.txt", "G");

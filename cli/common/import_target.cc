@@ -14,7 +14,8 @@ namespace attndb::cli {
 void ImportTarget::AddTo(Flags* flags) {
   flags->Add({"-n,--name", "NAME", "Name of the context (default: the file's)"}, &options_.name);
   flags->Add({"--replace", "", "Take the name from the context that has it"}, &options_.replace);
-  flags->Add({"--ttl", "TIME", "Expire this long after the last use: 90s, 1h, 7d, never"}, &ttl_);
+  flags->Add({"--ttl", "TIME", "Expire this long after the last use: 90s, 1h30m, 7d, never"},
+             &ttl_);
   flags->Add({"--pin", "", "Never evict, never expire"}, &options_.pin);
   flags->Add({"--no-planes", "", "Leave key planes to be made when a plan asks for them"},
              &no_planes_);

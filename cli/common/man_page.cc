@@ -104,6 +104,7 @@ std::string ManPage(const CommandTree& program, const ManPageFacts& facts) {
   for (const CommandTree& command : program.commands) text += CommandSection(program, command);
   text += ".SH EXAMPLES\n" + Examples(program.footer);
   text += Terms("EXIT STATUS", facts.exit_codes);
+  text += Terms("ERRORS", facts.advice);
   return text + Terms("ENVIRONMENT", facts.variables);
 }
 

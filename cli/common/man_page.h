@@ -16,6 +16,7 @@ namespace attndb::cli {
 struct ManPageFacts {
   std::string version;
   std::vector<std::pair<std::string, std::string>> exit_codes;
+  std::vector<std::pair<std::string, std::string>> advice;  // By kind of failure.
   std::vector<std::pair<std::string, std::string>> variables;
 };
 

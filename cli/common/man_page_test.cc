@@ -36,8 +36,10 @@ TEST(ManPageTest, HasCommandsFlagsExamplesAndTables) {
                                .footer = "\nExamples:\n  a show y\n\nExit codes: 0 ok.",
                                .options = {json},
                                .commands = {show}};
-  const std::string page = ManPage(
-      program, {.version = "1.2", .exit_codes = {{"0", "done"}}, .variables = {{"A_B", "a b"}}});
+  const std::string page = ManPage(program, {.version = "1.2",
+                                             .exit_codes = {{"0", "done"}},
+                                             .advice = {{"a port that is taken", "take another"}},
+                                             .variables = {{"A_B", "a b"}}});
   EXPECT_THAT(page, HasSubstr(".TH A 1 \"\" \"a 1.2\" \"User Commands\"\n"));
   EXPECT_THAT(page, HasSubstr(".SH NAME\na \\- shows things\n"));
   EXPECT_THAT(page, HasSubstr(".TP\n\\fB\\-\\-json\\fR\n\\&.json \\en\n"));
@@ -46,6 +48,7 @@ TEST(ManPageTest, HasCommandsFlagsExamplesAndTables) {
               HasSubstr("\\fB\\-f\\fR, \\fB\\-\\-file\\fR \\fIFILE\\fR\nA file (required)\n"));
   EXPECT_THAT(page, HasSubstr(".nf\na show x\na show \\-\n.fi\n"));
   EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n.TP\n\\fB0\\fR\ndone\n"));
+  EXPECT_THAT(page, HasSubstr(".SH ERRORS\n.TP\n\\fBa port that is taken\\fR\ntake another\n"));
   EXPECT_THAT(page, HasSubstr(".SH ENVIRONMENT\n.TP\n\\fBA_B\\fR\na b\n"));
   EXPECT_THAT(page, Not(HasSubstr("Exit codes")));
 }

@@ -1,8 +1,8 @@
 #include "cli/common/nearest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
-#include <vector>
 
 namespace attndb::cli {
 namespace {
@@ -23,6 +23,15 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+constexpr size_t kLeastPart = 2;  // Characters of a part of a name that are no accident.
+
 }  // namespace
 
 std::string Nearest(std::string_view word, std::span<const std::string> names) {
@@ -37,6 +46,43 @@ std::string Nearest(std::string_view word, std::span<const std::string> names) {
     nearest = name;
   }
   return nearest;
+}
+
+std::string BegunBy(std::string_view word, std::span<const std::string> names) {
+  const std::string_view letters = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  std::string begun;
+  for (const std::string& name : names) {
+    if (letters.size() < kLeastPart || !name.starts_with(word)) continue;
+    if (!begun.empty()) return "";  // Two begin so: neither is meant for sure.
+    begun = name;
+  }
+  return begun;
+}
+
+std::vector<std::string> NamesLike(std::string_view word, std::span<const std::string> names,
+                                   size_t most) {
+  const std::string sought = Lower(word);
+  enum Likeness : size_t { kSame, kBegins, kNear, kHas, kNone };
+  const auto likeness = [&](const std::string& name) {
+    const std::string lower = Lower(name);
+    if (lower == sought) return kSame;
+    if (sought.size() >= kLeastPart && lower.starts_with(sought)) return kBegins;
+    if (!Nearest(sought, std::span(&lower, 1)).empty()) return kNear;
+    if (sought.size() > kLeastPart && lower.find(sought) != std::string::npos) return kHas;
+    return kNone;
+  };
+  Likeness best = kNone;
+  std::vector<std::string> like;
+  for (const std::string& name : names) {
+    const Likeness found = likeness(name);
+    if (found == kNone || found > best) continue;
+    if (found < best) like.clear();
+    best = found;
+    like.push_back(name);
+  }
+  std::ranges::stable_sort(like, {}, &std::string::size);
+  like.resize(std::min(like.size(), most));
+  return like;
 }
 
 }  // namespace attndb::cli

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "cli/common/table.h"
+#include "cli/common/display_width.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -120,6 +121,8 @@ size_t TerminalWidth(std::FILE* stream) {
   if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
   return size.ws_col;
 }
+
+size_t StdoutWidth() { return IsTerminal(stdout) ? TerminalWidth(stdout) : SIZE_MAX; }
 
 bool IsTerminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 

@@ -62,6 +62,8 @@ class ProgressLine {
 
 // Columns of the terminal behind `stream`; 80 if it is none.
 size_t TerminalWidth(std::FILE* stream);
+// The width that a table on stdout may have: the terminal's; without one, any.
+size_t StdoutWidth();
 bool IsTerminal(std::FILE* stream);
 
 // Seconds of the monotonic clock.

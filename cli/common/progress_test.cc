@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/common/table.h"
+#include "cli/common/display_width.h"
 
 namespace attndb::cli {
 namespace {

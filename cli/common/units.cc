@@ -31,6 +31,39 @@ int64_t SecondsIn(std::string_view unit) {
   return 0;
 }
 
+// Reads one time with a unit off the front of `*text`, and returns its seconds. `*last_unit` holds
+// the unit of the time before, and then of this one: units fall, as in "1h30m".
+std::optional<double> TakeTime(std::string_view* text, int64_t* last_unit) {
+  double count = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, count, std::chars_format::fixed);
+  if (error != std::errc() || !(count >= 0)) return std::nullopt;
+  *text = Trim(text->substr(static_cast<size_t>(rest - text->data())));
+  const size_t num_letters = std::min(text->find_first_of("0123456789. "), text->size());
+  const int64_t unit = SecondsIn(text->substr(0, num_letters));
+  if (num_letters == 0 || unit == 0 || unit >= *last_unit) return std::nullopt;
+  *last_unit = unit;
+  *text = Trim(text->substr(num_letters));
+  return count * static_cast<double>(unit);
+}
+
+// The seconds of "90", "1.5h" or "1h30m"; none: it is no time, or not from 1 s to 100 years.
+std::optional<int64_t> SecondsOf(std::string_view text) {
+  constexpr double kMostSeconds = 100.0 * 366 * kDay;
+  const bool is_count = text.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::string with_unit = std::string(text) + (is_count && !text.empty() ? "s" : "");
+  double seconds = 0;
+  int64_t unit = kWeek + 1;
+  std::string_view rest = with_unit;
+  do {
+    const std::optional<double> time = TakeTime(&rest, &unit);
+    if (!time) return std::nullopt;
+    seconds += *time;
+  } while (!rest.empty());
+  if (!(seconds >= 1 && seconds <= kMostSeconds)) return std::nullopt;
+  return static_cast<int64_t>(std::llround(seconds));
+}
+
 // The power of 1024 that a size ends with; -1 if it is none.
 int PowerOf(std::string_view unit) {
   if (unit.empty() || unit == "B" || unit == "b") return 0;
@@ -92,16 +125,13 @@ std::string FormatTtl(std::optional<int64_t> ttl_seconds) {
 }
 
 Result<std::optional<std::chrono::seconds>> ParseTtl(std::string_view text) {
-  const Status bad =
-      Status::InvalidArgument("'" + std::string(text) +
-                              "' is no time to live; expected seconds, 90s, 15m, 1h, 7d or never");
   if (text == "never") return std::optional<std::chrono::seconds>();
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const int64_t unit = SecondsIn(Trim(text.substr(static_cast<size_t>(end - text.data()))));
-  if (error != std::errc() || count <= 0 || unit == 0) return bad;
-  if (count > 100 * 366 * kDay / unit) return bad;
-  return std::optional(std::chrono::seconds(count * unit));
+  if (const std::optional<int64_t> seconds = SecondsOf(text)) {
+    return std::optional(std::chrono::seconds(*seconds));
+  }
+  return Status::InvalidArgument("'" + std::string(text) +
+                                 "' is no time to live; expected seconds, 90s, 15m, 1.5h, 1h30m, "
+                                 "7d or never");
 }
 
 Result<uint64_t> ParseBytes(std::string_view text) {

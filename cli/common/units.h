@@ -23,7 +23,8 @@ std::string FormatTime(int64_t time_us);                 // Local time: "2026-03
 // "never" for none; else the shortest exact form: "90 s", "1 h", "7 d".
 std::string FormatTtl(std::optional<int64_t> ttl_seconds);
 
-// "3600", "90s", "15m", "1h", "7d", "2w"; nullopt for "never". Up to 100 years.
+// "3600", "90s", "15m", "1.5h", "1h30m", "7d", "2w"; nullopt for "never". From 1 s to 100 years,
+// rounded to whole seconds.
 Result<std::optional<std::chrono::seconds>> ParseTtl(std::string_view text);
 // As "1048576", "512K", "1.5GiB", "10 GB". Units are powers of 1024, with the "i" or without.
 Result<uint64_t> ParseBytes(std::string_view text);

@@ -33,8 +33,11 @@ TEST(UnitsTest, AgesRoundDown) {
 
 TEST(UnitsTest, TtlTextIsParsedAndPrinted) {
   const std::vector<std::pair<std::string, int64_t>> cases = {
-      {"3600", 3600}, {"90s", 90},       {"15m", 900},      {"15 min", 900},
-      {"1h", 3600},   {"7d", 7 * 86400}, {"2w", 14 * 86400}};
+      {"3600", 3600},          {"90s", 90},        {"15m", 900},
+      {"15 min", 900},         {"1h", 3600},       {"7d", 7 * 86400},
+      {"2w", 14 * 86400},      {"1.5h", 5400},     {"1h30m", 5400},
+      {"1 h 30 min", 5400},    {"1d12h", 129'600}, {"0.5d", 43'200},
+      {"1w1d1h1m1s", 694'861}, {"1.5s", 2},        {"36600d", 36'600 * 86'400LL}};
   for (const auto& [text, seconds] : cases) {
     const auto ttl = ParseTtl(text);
     ASSERT_TRUE(ttl.ok()) << text << ": " << ttl.status();
@@ -51,8 +54,29 @@ TEST(UnitsTest, TtlTextIsParsedAndPrinted) {
 }
 
 TEST(UnitsTest, WhatIsNoTtlIsRefusedWithTheText) {
-  for (const char* text : {"", "0", "-1", "h", "1y", "1.5h", "7dd", "9999999999999999999",
-                           "9223372036854775807w", "Never"}) {
+  for (const char* text : {"",
+                           "0",
+                           "-1",
+                           "h",
+                           "1y",
+                           "7dd",
+                           "9999999999999999999",
+                           "9223372036854775807w",
+                           "Never",
+                           "1.5",
+                           "0.2s",
+                           "30m1h",
+                           "1h1h",
+                           "1h30",
+                           "1h m",
+                           "1.5.5h",
+                           "1e3",
+                           "inf",
+                           "nan",
+                           "1h-30m",
+                           "101y",
+                           "36601d",
+                           "1 h 30 m x"}) {
     const auto ttl = ParseTtl(text);
     ASSERT_FALSE(ttl.ok()) << text;
     EXPECT_EQ(ttl.status().code(), StatusCode::kInvalidArgument);

@@ -278,6 +278,8 @@ ATTNDB_EXPORT attndb_code attndb_db_find(const attndb_db* db, const attndb_model
 ATTNDB_EXPORT attndb_code attndb_db_list(const attndb_db* db, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
+/* DB::CheckPlace. */
+ATTNDB_EXPORT attndb_code attndb_db_check_place(const attndb_db* db);
 /* DB::Machine; `measure`: 1 = measures now if nobody has. */
 ATTNDB_EXPORT attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json);
 /* The token ids of a context; *tokens is yours: attndb_free. */

@@ -278,6 +278,10 @@ class ATTNDB_EXPORT DB {
   // Counts of the tenant's contexts and of what was done for it since the store was opened; by the
   // owner's handle, for all tenants. Reads the catalog alone.
   Result<DBStats> Stats() const;
+  // Whether the store's folder, its catalog and its segments are where they were opened: what was
+  // moved away or unmounted takes no more Stores. Reads no file.
+  // Errors: kIoError, with the path.
+  Status CheckPlace() const;
   // Builds an index of each of the context's segments that has none, in all layers, and returns
   // when they are on disk. Without it the first call of a plan that names the index starts the
   // build. `index` is named as in plans: "clustered", "graph", "roargraph,graphs=head", "quest",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attndb._arrays import Tokens, token_ids
-from attndb._checked import U32, checked, found
+from attndb._checked import U32, Path, checked, found
 from attndb._errors import (
     BY_CODE,
     Error,
@@ -27,7 +27,7 @@ Progress = Callable[[int, int], object]
 def capture(
     model: Any,
     text_or_tokens: str | Tokens,
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     layers: Sequence[U32] | None = None,
     num_queries: U32 | None = None,
@@ -55,7 +55,7 @@ def capture(
     Raises InvalidArgumentError, AlreadyExistsError (a file is never replaced), UnsupportedError
     (the model), and what running the model raises. Returns the file, open.
     """
-    if isinstance(model, (str, os.PathLike)):
+    if isinstance(model, (str, bytes, os.PathLike)):
         words = _words(model, text_or_tokens, path, layers, num_queries, plan, rope_scaling)
         _run(words, text_or_tokens)
         return KvFile(path)
@@ -89,11 +89,16 @@ def capture(
         layers=chosen,
         num_queries=len(tokens) if num_queries is None else num_queries,
         plan=plan,
-        notes={"model": str(model.config.name_or_path or type(model).__name__)},
+        notes={"model": _note(str(model.config.name_or_path or type(model).__name__))},
         ubatch_tokens=ubatch_tokens,
         progress=progress,
     )
     return KvFile(path)
+
+
+def _note(text: str) -> str:
+    """A note of a file, which is UTF-8: the path of a model need not be."""
+    return text.encode(errors="replace").decode()
 
 
 def _tokenize(text_or_tokens: str | Tokens, tokenizer: Any) -> list[int]:
@@ -108,16 +113,17 @@ def _tokenize(text_or_tokens: str | Tokens, tokenizer: Any) -> list[int]:
 
 
 def _words(
-    model: str | os.PathLike[str],
+    model: Path,
     text_or_tokens: str | Tokens,
-    path: str | os.PathLike[str],
+    path: Path,
     layers: Sequence[int] | None,
     num_queries: int | None,
     plan: str | None,
     rope_scaling: str | None,
 ) -> list[str]:
     """The command line's words for a GGUF model. The text, or the ids, come on its input."""
-    words = ["capture", "--json", "--raw", "--model", os.fspath(model), "--output", os.fspath(path)]
+    words = ["capture", "--json", "--raw", "--model", os.fsdecode(model)]
+    words += ["--output", os.fsdecode(path)]
     if not isinstance(text_or_tokens, str):
         words.append("--token-ids")
     if layers is not None:

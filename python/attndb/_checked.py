@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
@@ -56,6 +57,22 @@ def _pair(names: str, kind: Expected) -> Expected:
 
 def is_integer(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_path(value: object) -> bool:
+    if not isinstance(value, str | bytes | PathLike):
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:  # Half of a surrogate pair that stands for no byte.
+        return False
+    return True
+
+
+# A file or a folder. Paths of the system are bytes: text may have surrogates for what is no UTF-8.
+Path = Annotated[
+    str | bytes | PathLike[str] | PathLike[bytes], Expected("text, bytes or a path", _is_path)
+]
 
 
 def is_text(value: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
-from attndb._checked import I64, U32, U64, Head, checked, found
+from attndb._checked import I64, U32, U64, Head, Path, checked, found
 from attndb._context import Context, context_text
 from attndb._custom import CustomIndex, custom_types
 from attndb._errors import Error, InvalidArgumentError, NotFoundError
@@ -49,7 +48,7 @@ class SessionStart(NamedTuple):
 
 @checked
 def open(  # noqa: A001: the name that users look for, as in gzip.open.
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     read_only: bool = False,
     create_if_missing: bool = True,
@@ -97,7 +96,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     attndb), CorruptionError (the catalog itself), IoError.
     """
     core = _core.DB.open(
-        os.fspath(path),
+        os.fsencode(path),
         read_only=read_only,
         create_if_missing=create_if_missing,
         plan=plan,
@@ -118,7 +117,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         import_segment_tokens=import_segment_tokens,
         custom_indexes=custom_types(custom_indexes or {}),
     )
-    db = DB(core, Family(), os.fspath(path))
+    db = DB(core, Family(), os.fsdecode(path))
     if custom_indexes:
         close_at_exit(db)
     return db
@@ -452,7 +451,7 @@ class DB:
 
     def import_file(
         self,
-        path: str | os.PathLike[str],
+        path: Path,
         *,
         fingerprint: bytes | None = None,
         name: str | None = None,
@@ -468,7 +467,7 @@ class DB:
         """
         return _core.import_kv_file(
             self._core,
-            os.fspath(path),
+            os.fsencode(path),
             fingerprint=fingerprint or b"",
             name=name or "",
             replace=replace,
@@ -476,9 +475,9 @@ class DB:
             pin=pin,
         )
 
-    def export_file(self, context: Context, path: str | os.PathLike[str]) -> None:
+    def export_file(self, context: Context, path: Path) -> None:
         """Writes a context to a new safetensors file: K in RoPE layout "half", no q."""
-        _core.export_kv_file(self._core, context_text(context), os.fspath(path))
+        _core.export_kv_file(self._core, context_text(context), os.fsencode(path))
 
     # Finding.
 
@@ -640,6 +639,10 @@ class DB:
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
 
+    def check_place(self) -> None:
+        """Raises IoError unless the store's files are where they were opened."""
+        self._core.check_place()
+
     # Life.
 
     def close(self) -> None:
@@ -656,12 +659,7 @@ class DB:
     def __enter__(self) -> DB:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
-from attndb._checked import I64, U32, U64, checked
+from attndb._checked import I64, U32, U64, Path, checked
 from attndb._errors import InvalidArgumentError
 from attndb._results import Cut, cuts_of
 from attndb._spec import DType, LayerSpec, ModelSpec
@@ -27,9 +27,9 @@ class KvFile:
     UnsupportedError (a newer version), NotFoundError, IoError. Any thread may read.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        self._core = _core.KvFileReader.open(self.path)
+    def __init__(self, path: Path) -> None:
+        self.path = os.fsdecode(path)
+        self._core = _core.KvFileReader.open(os.fsencode(path))
         contents = self._core.contents()
         self.spec: ModelSpec = contents["spec"]
         self.tokens: NDArray[np.int32] = np.array(contents["tokens"], np.int32)
@@ -85,7 +85,7 @@ class KvFile:
 
 @checked
 def write_kv_file(
-    path: str | os.PathLike[str],
+    path: Path,
     spec: ModelSpec,
     tokens: Tokens,
     layers: Mapping[int, Sequence[Array]] | Sequence[Sequence[Array]],
@@ -117,7 +117,7 @@ def write_kv_file(
     if len(counts) != 1:
         raise InvalidArgumentError(f"layers: q of unequal numbers of tokens: {sorted(counts)}")
     writer = _core.KvFileWriter.create(
-        os.fspath(path),
+        os.fsencode(path),
         spec,
         token_ids(tokens).tolist(),
         first_position=first_position,

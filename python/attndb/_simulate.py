@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from attndb import _core
-from attndb._checked import U32, U64, checked
+from attndb._checked import U32, U64, Path, checked
 from attndb._results import SimulatedModel, SimulatedRun, SimulateReport
 
 _GB = 10**9
@@ -21,7 +21,7 @@ def simulate(
     prefill_tokens_per_second: float = 0.0,
     decode_seconds: float = 0.0,
     num_gpus: U32 = 0,
-    trace: str | os.PathLike[str] = "",
+    trace: Path = "",
     num_conversations: U64 = 9000,
     conversations_per_second: float = 1.0,
     think_seconds: float = 60.0,
@@ -63,7 +63,7 @@ def simulate(
             "prefill_tokens_per_second": prefill_tokens_per_second,
             "decode_seconds": decode_seconds,
             "num_gpus": num_gpus,
-            "trace": os.fspath(trace),
+            "trace": os.fsencode(trace),
             "num_conversations": num_conversations,
             "conversations_per_second": conversations_per_second,
             "think_seconds": think_seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from typing import Annotated
@@ -12,30 +13,47 @@ from attndb._errors import InvalidArgumentError
 Ttl = Annotated[timedelta | float | str | None, ANYTHING]  # What seconds_of takes.
 Size = Annotated[int | str, ANYTHING]  # What bytes_of takes.
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_MOST_SECONDS = 2**53
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_TTL = re.compile(r"(\d+)\s*(s|m|min|h|d|w)?")
+# Units fall, each at most once: "1h30m".
+_TTL = re.compile(
+    r"\s*".join(
+        rf"(?:(?P<{unit[0]}>\d+(?:\.\d+)?)\s*{unit})?" for unit in ("w", "d", "h", "m(?:in)?", "s")
+    )
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 
 
 def seconds_of(ttl: Ttl) -> int | None:
-    """A time to live: seconds, a timedelta, ``"90s"``, ``"15m"``, ``"1h"``, ``"7d"``, ``"2w"``;
-    None or ``"never"``: for ever."""
+    """A time to live: seconds, a timedelta, ``"90s"``, ``"15m"``, ``"1.5h"``, ``"1h30m"``,
+    ``"7d"``, ``"2w"``; None or ``"never"``: for ever."""
     if ttl is None or ttl == "never":
         return None
     seconds: object = ttl
     if isinstance(ttl, timedelta):
         seconds = ttl.total_seconds()
     elif isinstance(ttl, str):
-        match = _TTL.fullmatch(ttl.strip())
-        seconds = int(match[1]) * _SECONDS[match[2] or ""] if match else None
+        seconds = _seconds_in(ttl.strip())
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds < 2**53:  # type: ignore[operator]
+    if not is_number or not 0 <= seconds < _MOST_SECONDS:  # type: ignore[operator]
         raise InvalidArgumentError(
-            "ttl: expected seconds, a timedelta, '90s', '15m', '1h', '7d' or None, "
+            "ttl: expected seconds, a timedelta, '90s', '15m', '1.5h', '1h30m', '7d' or None, "
             f"found {found(ttl)}"
         )
     return int(seconds)  # type: ignore[call-overload, no-any-return]
+
+
+def _seconds_in(text: str) -> int | None:
+    """The seconds of ``"90"``, ``"1.5h"`` or ``"1h30m"``; None: it is no time."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    match = _TTL.fullmatch(text)
+    if match is None or not text:
+        return None
+    counts = {unit: float(count) for unit, count in match.groupdict().items() if count}
+    seconds = sum(count * _SECONDS[unit] for unit, count in counts.items())
+    return math.floor(seconds + 0.5) if seconds < _MOST_SECONDS else None
 
 
 def bytes_of(name: str, size: Size) -> int:

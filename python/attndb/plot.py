@@ -33,7 +33,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
 from attndb import measure
-from attndb._checked import I64, U32, checked
+from attndb._checked import I64, U32, Path, checked
 from attndb._errors import InvalidArgumentError
 from attndb._kv_file import KvFile
 from attndb._results import Explain, SimulatedRun, SimulateReport
@@ -55,8 +55,6 @@ def __dir__() -> list[str]:
     """What completion offers: not the modules that this one imports."""
     return __all__
 
-
-Path = str | os.PathLike[str]
 
 # Okabe and Ito's colours, which people tell apart whatever their eyes; paler ones for the rest.
 _BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#A6548A"
@@ -101,11 +99,12 @@ def pictures(
     ``queries``: the last so many of which q is there. ``drawn(path)`` after each picture, which
     replaces one of its name.
     """
-    os.makedirs(folder, exist_ok=True)
+    made = os.fsdecode(folder)
+    os.makedirs(made, exist_ok=True)
     files: list[str] = []
 
     def path(name: str) -> str:
-        return os.path.join(folder, f"{name}.{format}")
+        return os.path.join(made, f"{name}.{format}")
 
     def save(name: str) -> None:
         files.append(path(name))
@@ -520,7 +519,7 @@ def _plural(count: int, word: str, many: str | None = None) -> str:
 
 def _save(figure: Figure, path: Path | None) -> Figure:
     if path is not None:
-        figure.savefig(path)
+        figure.savefig(os.fsdecode(path))
     return figure
 
 

@@ -25,6 +25,7 @@
 #include "attndb/options.h"
 #include "python/src/arrays.h"
 #include "python/src/custom_binding.h"
+#include "python/src/path.h"
 #include "python/src/py_progress.h"
 #include "python/src/results.h"
 #include "python/src/session_binding.h"
@@ -41,7 +42,7 @@ using Ids = nb::ndarray<const int32_t, nb::numpy, nb::ndim<1>, nb::c_contig>;
 
 std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()}; }
 
-PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const std::string& plan,
+PyDb Open(const nb::bytes& path, bool read_only, bool create_if_missing, const std::string& plan,
           double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
           uint64_t host_memory_bytes, bool background_builds, uint32_t background_threads,
           bool measure_machine, const std::string& index, uint32_t kmeans_iterations,
@@ -68,7 +69,8 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .measure_machine = measure_machine,
                              .custom_indexes = ToCustomIndexes(custom_indexes),
                              .clock = nullptr};
-  return PyDb(Unwrap(Unlocked([&] { return DB::Open(path, options); })));
+  const std::string folder = PathFrom(path);
+  return PyDb(Unwrap(Unlocked([&] { return DB::Open(folder, options); })));
 }
 
 SessionOptions ToSessionOptions(const std::string& context, bool reuse, bool truncated,
@@ -334,6 +336,11 @@ void BindAdmin(nb::class_<PyDb>* db) {
            [](const PyDb& self) {
              const auto db = self.Get();
              return ToDict(Unwrap(Unlocked([&] { return db->Stats(); })));
+           })
+      .def("check_place",
+           [](const PyDb& self) {
+             const auto db = self.Get();
+             ThrowIfError(Unlocked([&] { return db->CheckPlace(); }));
            })
       .def("close", &PyDb::Close)
       .def_prop_ro("closed", &PyDb::closed);

@@ -19,6 +19,7 @@
 #include "attndb/kv_file.h"
 #include "python/src/arrays.h"
 #include "python/src/db_binding.h"
+#include "python/src/path.h"
 #include "python/src/results.h"
 #include "python/src/spec.h"
 #include "python/src/status_error.h"
@@ -28,8 +29,9 @@ namespace {
 
 namespace nb = nanobind;
 
-std::unique_ptr<KvFileReader> Open(const std::string& path) {
-  return std::make_unique<KvFileReader>(Unwrap(Unlocked([&] { return KvFileReader::Open(path); })));
+std::unique_ptr<KvFileReader> Open(const nb::bytes& path) {
+  const std::string file = PathFrom(path);
+  return std::make_unique<KvFileReader>(Unwrap(Unlocked([&] { return KvFileReader::Open(file); })));
 }
 
 Dict Contents(const KvFileReader& self) {
@@ -61,7 +63,7 @@ void ReadQueries(const KvFileReader& self, LayerId layer, uint64_t begin, uint64
   ThrowIfError(Unlocked([&] { return self.ReadQueries(layer, {begin, end}, q_array.view()); }));
 }
 
-std::unique_ptr<KvFileWriter> Create(const std::string& path, nb::handle spec,
+std::unique_ptr<KvFileWriter> Create(const nb::bytes& path, nb::handle spec,
                                      std::vector<TokenId> tokens, int64_t first_position,
                                      const CutList& cuts, std::vector<LayerId> layers,
                                      uint64_t num_queries, nb::handle query_dtype,
@@ -74,8 +76,9 @@ std::unique_ptr<KvFileWriter> Create(const std::string& path, nb::handle spec,
                                    .num_queries = num_queries,
                                    .query_dtype = DTypeFromPython(query_dtype),
                                    .notes = std::move(notes)};
+  const std::string file = PathFrom(path);
   return std::make_unique<KvFileWriter>(
-      Unwrap(Unlocked([&] { return KvFileWriter::Create(path, contents); })));
+      Unwrap(Unlocked([&] { return KvFileWriter::Create(file, contents); })));
 }
 
 void WriteLayer(KvFileWriter& self, LayerId layer, nb::handle k, nb::handle v, nb::handle q) {
@@ -92,18 +95,20 @@ void Finish(KvFileWriter& self) {
   ThrowIfError(Unlocked([&] { return self.Finish(); }));
 }
 
-int64_t Import(const PyDb& self, const std::string& path, const nb::bytes& fingerprint,
+int64_t Import(const PyDb& self, const nb::bytes& path, const nb::bytes& fingerprint,
                const std::string& name, bool replace, std::optional<int64_t> ttl, bool pin) {
   const auto db = self.Get();
   const KvFileImportOptions options = {.store = ToStoreOptions(name, replace, false, ttl, pin),
                                        .fingerprint = {fingerprint.c_str(), fingerprint.size()}};
-  auto id = Unlocked([&] { return ImportKvFile(*db, path, options); });
+  const std::string file = PathFrom(path);
+  auto id = Unlocked([&] { return ImportKvFile(*db, file, options); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
-void Export(const PyDb& self, const std::string& context, const std::string& path) {
+void Export(const PyDb& self, const std::string& context, const nb::bytes& path) {
   const auto db = self.Get();
-  ThrowIfError(Unlocked([&] { return ExportKvFile(*db, context, path); }));
+  const std::string file = PathFrom(path);
+  ThrowIfError(Unlocked([&] { return ExportKvFile(*db, context, file); }));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attndb/dtype.h"
+#include "python/src/path.h"
 
 namespace attndb::python {
 namespace {
@@ -358,7 +359,7 @@ Dict ToDict(const MachineProfile& machine) {
 
 Dict ToDict(const DBStats& stats) {
   Dict dict;
-  dict["path"] = stats.path;
+  dict["path"] = PathText(stats.path);
   dict["read_only"] = stats.read_only;
   dict["format_version"] = stats.format_version;
   dict["num_contexts"] = stats.num_contexts;

@@ -33,7 +33,7 @@ Dict SimulateFields(const Dict& fields, const nb::object& progress) {
       .prefill_tokens_per_second = Get<double>(fields, "prefill_tokens_per_second"),
       .decode_seconds = Get<double>(fields, "decode_seconds"),
       .num_gpus = Get<uint32_t>(fields, "num_gpus"),
-      .trace = Get<std::string>(fields, "trace"),
+      .trace = PathFrom(Get<nb::bytes>(fields, "trace")),
       .num_conversations = Get<uint64_t>(fields, "num_conversations"),
       .conversations_per_second = Get<double>(fields, "conversations_per_second"),
       .think_seconds = Get<double>(fields, "think_seconds"),

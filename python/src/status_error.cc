@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "python/src/path.h"
+
 namespace attndb::python {
 namespace {
 
@@ -13,7 +15,8 @@ void Translate(const std::exception_ptr& pointer, void* /*unused*/) {
   } catch (const StatusError& error) {
     const nb::object classes = nb::module_::import_("attndb._errors").attr("BY_CODE");
     const nb::object type = classes[static_cast<size_t>(error.status().code())];
-    PyErr_SetString(type.ptr(), error.what());
+    // A message names paths, which need not be UTF-8.
+    PyErr_SetObject(type.ptr(), PathText(error.what()).ptr());
   }
 }
 

@@ -139,7 +139,12 @@ void AnswerReady(Service* service, Call call) {
   if (!service->ready) {
     return AnswerCall(service, call, ErrorResponse(503, "pinned prompts are being read"));
   }
-  Send(service, call, {{"status", "ready"}});
+  service->run_later(call, [service, call] {  // Looking at the disk may take a while.
+    const Result<DB> db = service->conversations->HandleOf("");
+    const Status place = db.ok() ? db->CheckPlace() : db.status();
+    if (place.ok()) return Send(service, call, {{"status", "ready"}});
+    AnswerCall(service, call, ErrorResponse(503, "the store is not where it was opened"));
+  });
 }
 
 void AnswerModels(Service* service, Call call) {

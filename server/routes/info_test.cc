@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -150,6 +151,30 @@ TEST_F(InfoTest, MetricsAreForOperators) {
   EXPECT_EQ(AskMetrics(true).status, 200);
   EXPECT_EQ(AskMetrics(false).status, 403);
   EXPECT_EQ(AskMetrics(false).body.find("attndb_passes"), std::string::npos);
+}
+
+TEST_F(InfoTest, AServerIsReadyOnlyWhereItsStoreLies) {
+  const auto ask = [this] {
+    const auto responder = std::make_shared<KeepingResponder>();
+    Call call;
+    call.request = std::make_shared<server::Request>();
+    call.responder = responder;
+    AnswerReady(&service_, std::move(call));
+    return responder->sent;
+  };
+  EXPECT_EQ(ask().status, 503) << "prompts are being read";
+  service_.ready = true;
+  EXPECT_EQ(ask().status, 200);
+  const std::string segments = directory_.File("store/segments");
+  std::filesystem::rename(segments, directory_.File("elsewhere"));
+  const Response gone = ask();
+  EXPECT_EQ(gone.status, 503);
+  EXPECT_EQ(gone.body.find(directory_.File("store")), std::string::npos) << gone.body;
+  std::filesystem::create_directory(segments);
+  EXPECT_EQ(ask().status, 503) << "another folder is not the store's";
+  std::filesystem::remove(segments);
+  std::filesystem::rename(directory_.File("elsewhere"), segments);
+  EXPECT_EQ(ask().status, 200);
 }
 
 }  // namespace

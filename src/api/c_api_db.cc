@@ -83,6 +83,13 @@ attndb_code attndb_db_stats(const attndb_db* db, char** json) {
   });
 }
 
+attndb_code attndb_db_check_place(const attndb_db* db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    return db->db.CheckPlace();
+  });
+}
+
 attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));

@@ -125,6 +125,8 @@ TEST_F(CApiFindTest, RoomIsAskedForAndContextsAreRenamed) {
   EXPECT_EQ(attndb_db_rename(handle_.get(), "яблоко", "b"), ATTNDB_ALREADY_EXISTS);
   EXPECT_EQ(attndb_db_rename(handle_.get(), "a", "c"), ATTNDB_NOT_FOUND);
   EXPECT_EQ(attndb_db_rename(handle_.get(), "b", nullptr), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_db_check_place(handle_.get()), ATTNDB_OK);
+  EXPECT_EQ(attndb_db_check_place(nullptr), ATTNDB_INVALID_ARGUMENT);
 }
 
 TEST_F(CApiFindTest, WhatCannotBeReadIsNamed) {

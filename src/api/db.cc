@@ -318,6 +318,11 @@ Result<DBStats> DB::Stats() const {
   return database_->Stats(tenant_, IsOwner(tenant_));
 }
 
+Status DB::CheckPlace() const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->CheckPlace();
+}
+
 Result<MachineProfile> DB::Machine(bool measure) const {
   if (measure) ATTNDB_RETURN_IF_ERROR(database_->prices()->Measure());
   const planner::MachineConstants& machine = database_->prices()->Get();

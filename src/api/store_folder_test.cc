@@ -417,6 +417,17 @@ TEST_F(MovedFolderTest, WhatIsAcknowledgedIsWhereTheStoreWasBeforeAndInTheCopyTh
   EXPECT_GE(num_refused, 1);
 }
 
+TEST_F(MovedFolderTest, TheStoreSaysWhetherItIsWhereItWasOpened) {
+  ATTNDB_EXPECT_OK(db_->CheckPlace());
+  for (const std::string part : {"", "/segments", "/catalog.db"}) {
+    std::filesystem::rename(store() + part, moved_);
+    EXPECT_THAT(db_->CheckPlace(),
+                FailsWith(StatusCode::kIoError, HasSubstr("moved, replaced or removed")));
+    std::filesystem::rename(moved_, store() + part);
+    ATTNDB_EXPECT_OK(db_->CheckPlace());
+  }
+}
+
 TEST_F(MovedFolderTest, ReadsGiveTheRightAnswersOrNone) {
   Open();  // Nothing of the document is in memory.
   std::filesystem::rename(store(), moved_);

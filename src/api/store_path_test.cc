@@ -2,6 +2,7 @@
 //         a store is refused with the reason, before anything is made.
 // Method: paths that a caller may build by joining texts, opened, stored to and opened again.
 #include <filesystem>
+#include <fstream>
 
 #include "api/db_test_util.h"
 
@@ -102,6 +103,27 @@ TEST_F(StorePathTest, APathThatNamesNoFolderIsRefused) {
   EXPECT_THAT(DB::Open(dir_.File(std::string("a\0b", 3))).status(),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("zero byte")));
   EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
+}
+
+TEST_F(StorePathTest, AFileOrALinkToNothingIsNoFolder) {
+  namespace fs = std::filesystem;
+  std::ofstream(dir_.File("file")) << "text";
+  fs::create_symlink("nowhere", dir_.File("dangling"));
+  for (const bool create : {false, true}) {
+    const DBOptions options = {.create_if_missing = create};
+    for (const char* const path : {"file", "file/", "file/s", "file/a/b"}) {
+      EXPECT_THAT(DB::Open(dir_.File(path), options).status(),
+                  FailsWith(StatusCode::kInvalidArgument,
+                            HasSubstr(dir_.File("file") + "' is a file, expected a folder")));
+    }
+    for (const char* const path : {"dangling", "dangling/", "dangling/s"}) {
+      EXPECT_THAT(DB::Open(dir_.File(path), options).status(),
+                  FailsWith(StatusCode::kInvalidArgument,
+                            HasSubstr("dangling' is a symbolic link to 'nowhere', which does not "
+                                      "exist")));
+    }
+  }
+  EXPECT_FALSE(fs::exists(dir_.File("nowhere")));
 }
 
 TEST_F(StorePathTest, AFolderWithTooLongANameIsTheCallersMistake) {

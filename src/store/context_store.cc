@@ -95,6 +95,7 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   ATTNDB_RETURN_IF_ERROR(catalog.status());
   auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
                                               *std::move(catalog));
+  store->place_ = place;
   if (options.read_only) return store;
   store->reserve_.NoteReleased(released_bytes);
   ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
@@ -190,5 +191,7 @@ Result<DBStats> ContextStore::Stats(const std::string& tenant, bool of_all) {
   stats.evicted = counts_.Of(tenant)->evictions.labels();
   return stats;
 }
+
+Status ContextStore::CheckPlace() const { return place_->Check(); }
 
 }  // namespace attndb::store

@@ -40,6 +40,7 @@
 #include "store/lookup.h"
 #include "store/merged_runs.h"
 #include "store/merger.h"
+#include "store/place.h"
 #include "store/publisher.h"
 #include "store/segment_registry.h"
 #include "store/settings.h"
@@ -100,11 +101,15 @@ class ContextStore {
                            const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
+  // As DB's.
+  Status CheckPlace() const;
+
  private:
   // Forgets what a crash left, and asks for what is to be built. May be called again.
   Status BeginToWrite();
 
   const Settings settings_;
+  std::shared_ptr<const Place> place_;             // Set by Open.
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
   const std::unique_ptr<Catalog> catalog_;
   storage::FilePool files_;  // Those of segments and of what is derived from them.

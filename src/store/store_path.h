@@ -1,6 +1,7 @@
 // Whether a path can be that of a store: looked at before anything is made there.
 //
-// Errors:  kInvalidArgument, with the path, its length and the longest that is possible.
+// Errors:  kInvalidArgument: the path is empty or too long; a file, or a link that leads nowhere,
+//          stands where a folder is expected.
 // Threads: stateless.
 #ifndef ATTNDB_STORE_STORE_PATH_H_
 #define ATTNDB_STORE_STORE_PATH_H_

@@ -90,6 +90,9 @@ class AskTest(CliCase):
         done = self.run_any("ask", "-c", "skerry", "What is the keeper called?", "--check",
                             "--plan", "window(sink=1,window=4)")
         self.assertEqual(done.code, DIFFERS, done)
+        self.assertRegex(done.err, r"\Acheck: behind the answer, plain llama.cpp reads the whole "
+                                   r"prompt of \d+ tokens once; that takes about [\d.]+ m?s\n",
+                         "before it is waited for")
         self.assertRegex(done.err, r"differs: .* here, by plan window\(.*by plain llama.cpp, which "
                                    r"attends to all tokens, after the same tokens\n"
                                    r"check: its logits of the two are [\d.]+ apart; .*changes by "

@@ -5,17 +5,36 @@ and what was found, or what to do, with an exit code of its kind; nothing is cha
 Method: a table of mistakes, each with its code and what the line must say; the same with --json.
 """
 
+import json
+import os
+import pathlib
+import pwd
 import re
+import socket
+import subprocess
 import time
 
 import cli_case
-from cli_case import (CliCase, ERROR, NAME_TAKEN, NOT_FOUND, NO_ROOM, OTHER_MODEL, USAGE,
+from cli_case import (CliCase, DAMAGE, ERROR, NAME_TAKEN, NOT_FOUND, NO_ROOM, OTHER_MODEL, USAGE,
                       another_model, has_engine)
 
 # Words of the command line, the exit code, and what the line must match. {dir}: an empty folder.
 WITHOUT_A_STORE = [
     (["lst"], USAGE, "unknown command 'lst'; did you mean 'ls'"),
     (["improt", "x"], USAGE, "did you mean 'import'"),
+    (["list"], USAGE, "unknown command 'list'; did you mean 'ls'"),
+    (["show", "x"], USAGE, "did you mean 'describe'"),
+    (["remove", "x"], USAGE, "did you mean 'rm'"),
+    (["delete", "x"], USAGE, "did you mean 'rm'"),
+    (["version"], USAGE, "unknown command 'version'; did you mean --version"),
+    (["-v"], USAGE, "unknown option -v; did you mean --version"),
+    (["ls", "--version"], USAGE, "did you mean 'attndb --version'"),
+    (["desc", "x"], USAGE, "did you mean 'describe'"),
+    (["search", "x"], USAGE, "did you mean 'find'"),
+    (["ls", "--database", "x"], USAGE, "unknown option --database; did you mean --db"),
+    (["ls", "--url", "x"], USAGE, "did you mean --server"),
+    (["ls", "--silent"], USAGE, "did you mean --quiet"),
+    (["ls", "--format", "json"], USAGE, "did you mean --json"),
     (["frobnicate"], USAGE, "unknown command 'frobnicate'; see 'attndb --help'"),
     (["bench"], USAGE, "no command of attndb.*attndb-bench"),
     (["help", "lst"], USAGE, "unknown command 'lst'"),
@@ -40,6 +59,11 @@ WITHOUT_A_STORE = [
     (["declare-equal", "a", "a"], USAGE, "expected two models, found one fingerprint twice"),
     (["declare-equal", "a", "hex:0"], USAGE, "hex:0.*digits"),
     (["ls"], NOT_FOUND, "attndb import"),
+    (["ls", "--db", "{dir}/a.txt"], USAGE, "a.txt' is a file, expected a folder$"),
+    (["ls", "--db", "{dir}/a.txt/st"], USAGE, "a.txt' is a file, expected a folder for store"),
+    (["ls", "--db", "{dir}/dangling"], USAGE,
+     "dangling' is a symbolic link to 'nowhere', which does not exist$"),
+    (["compact", "--db", "{dir}/dangling/st"], USAGE, "symbolic link to 'nowhere'"),
     (["describe", "x"], NOT_FOUND, "attndb import"),
     (["rm", "x"], NOT_FOUND, "attndb import"),
     (["rm", "x*"], NOT_FOUND, "attndb import"),
@@ -61,6 +85,16 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["ls", "--server", "http://127.0.0.1:1"], ERROR,
      "the server at 127.0.0.1 port 1: Connection refused; is 'attndb serve' running there"),
     (["ls", "--server", "http://127.0.0.1:1", "--tenant", "a"], USAGE, "--tenant"),
+    (["ask", "-c", "x", "Who?", "--temperature", "0"], USAGE,
+     "unknown option --temperature; did you mean --temp"),
+    (["ask", "-c", "x", "Who?", "--max_tokens", "9"], USAGE, "did you mean --max-tokens"),
+    (["ask", "-c", "x", "Who?", "--n-predict", "9"], USAGE, "did you mean --max-tokens"),
+    (["import", "{dir}/a.txt", "--force"], USAGE, "did you mean --replace"),
+    (["serve", "--ctx-size", "9"], USAGE, "did you mean --window"),
+    (["serve", "--parallel", "9"], USAGE, "did you mean --sessions"),
+    (["import", "{dir}/dangling"], NOT_FOUND, "cannot open '.*/dangling': No such file[^;]*$"),
+    (["import", "{dir}/a.txt", "--db", "{dir}/dangling"], USAGE,
+     "dangling' is a symbolic link to 'nowhere', which does not exist$"),
     (["ask", "Who?"], USAGE, "--context.*--find"),
     (["ask", "-c", "x", ""], USAGE, "the question is empty"),
     (["ask", "-c", "x", "Who?", "--check", "--temp", "1"], USAGE, "leave --temp out"),
@@ -109,6 +143,13 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
 WITH_A_STORE = [
     (["ask", "-c", "a", "Who?", "-m", "{other}"], OTHER_MODEL,
      "'a' is of another model: made by .*Smollm2.*asked by .*Another.*pass the --model that made"),
+    (["ask", "-c", "con", "Who?"], NOT_FOUND, 'no context "con"; did you mean \'contract\'[?]$'),
+    (["describe", "Contract"], NOT_FOUND, "did you mean 'contract'"),
+    (["rm", "a", "contrct"], NOT_FOUND, "did you mean 'contract'"),
+    (["cat", "tract"], NOT_FOUND, "did you mean 'contract'"),
+    (["mv", "con", "c"], NOT_FOUND, "did you mean 'contract'"),
+    (["append", "a", "{dir}/no.txt"], NOT_FOUND, "cannot open '.*/no.txt': No such file[^;]*$"),
+    (["append", "con", "{dir}/a.txt"], NOT_FOUND, "did you mean 'contract'"),
     (["ask", "-c", "gone", "Who?"], NOT_FOUND, "gone"),
     (["cat", "gone"], NOT_FOUND, "gone"),
     (["import", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*rm"),
@@ -146,6 +187,7 @@ class MistakesTest(CliCase):
         super().setUp()
         self.write("empty.txt", "")
         self.write("a.txt", "A text.")
+        (self.dir / "dangling").symlink_to("nowhere")
         for name, content in (("latin1.txt", b"caf\xe9"), ("model.gguf", b"GGUF\x03\0\0\0"),
                               ("paper.pdf", b"%PDF-1.7\n"), ("zeros.txt", b"ab\0c"),
                               ("kv.safetensors", b"\x40" + 7 * b"\0" + b'{"a": 1}')):
@@ -188,7 +230,9 @@ class MistakesTest(CliCase):
         for name in "ab":
             self.run_ok("import", "-", "--name", name, stdin=f"Maren keeps the light {name}.")
         time.sleep(1.1)
+        self.run_ok("import", "-", "--name", "contract", stdin="It holds for a year.")
         self.run_ok("pin", "a")
+        self.run_ok("pin", "contract")
         self.run_ok("pin", "b")
         self.run_ok("compact")
         self.run_ok("quota", f"{self.run_json('stats')['file_bytes']}B")
@@ -200,6 +244,75 @@ class MistakesTest(CliCase):
         for row in before + after:
             del row["last_access_us"]
         self.assertEqual(before, after, "nothing is changed by a mistake")
+
+    def test_a_home_folder_is_found(self):
+        home = {"HOME": str(self.dir)}
+        for env, args in (({**home, "ATTNDB_PATH": "~/st"}, ["ls"]),
+                          (home, ["ls", "--db=~/st"]),
+                          ({**home, "ATTNDB_PATH": "~"}, ["ls", "--db", "~/st"])):
+            self.assert_fails(NOT_FOUND, *args, env=env, says=[f"no store at '{self.dir}/st'"])
+        self.assertFalse((cli_case.ROOT / "~").exists())
+        models = self.run_json("doctor", "--fast", env={**home, "ATTNDB_MODELS": "~/models"})
+        self.assertEqual(models["environment"]["ATTNDB_MODELS"], f"{self.dir}/models")
+        # Without HOME the system's list of users says it.
+        told = self.run_json("doctor", "--fast", env={"HOME": "", "ATTNDB_PATH": ""})
+        self.assertEqual(told["store"]["path"],
+                         pwd.getpwuid(os.getuid()).pw_dir + "/.local/share/attndb")
+
+    def test_a_path_need_not_be_utf8(self):
+        folder = os.fsencode(self.dir) + b"/caf\xe9"
+        os.mkdir(folder)
+        done = subprocess.run([cli_case.attndb(), b"ls", b"--db", folder + b"/st"], check=False,
+                              capture_output=True, cwd=cli_case.ROOT,
+                                  env=cli_case.environment(self.store))
+        self.assertEqual(done.returncode, NOT_FOUND, done)
+        self.assertIn(b"no store at '" + folder + b"/st'", done.stderr)
+        if not has_engine():
+            return
+        model = pathlib.Path(cli_case.engine()["models"][0]["path"])
+        os.symlink(os.fsencode(model), folder + b"/m\xff.gguf")
+        text = folder + b"/text\xff.txt"
+        pathlib.Path(os.fsdecode(text)).write_text("A text.")
+        for words in (["import", text, "--db", folder + b"/st"],
+                      ["import", text, "--name", "other", "--db", folder + b"/st", "--dry-run"],
+                      ["capture", text, "-o", folder + b"/kv\xff", "-m", folder + b"/m\xff.gguf"],
+                      ["import", "--safetensors", folder + b"/kv\xff", "--db", folder + b"/st"],
+                      ["export", "kv_", "-o", folder + b"/out\xff", "--db", folder + b"/st"],
+                      ["ls", "--db", folder + b"/st"]):
+            done = subprocess.run([cli_case.attndb(), *words, "--json"], check=False,
+                                  capture_output=True, cwd=cli_case.ROOT,
+                                  env=cli_case.environment(self.store))
+            self.assertEqual(done.returncode, 0, (words, done))
+            json.loads(done.stdout)  # UTF-8, whatever the path is.
+
+    def test_a_port_that_is_taken(self):
+        programs = self.run_json("doctor", "--fast")["programs"]
+        if not has_engine() or programs["attndb-server"] is None:
+            self.skipTest("no server")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = self.assert_fails(ERROR, "serve", "--port", port,
+                                     says=[f"port {port}: Address already in use; --port names"])
+        self.assertNotIn("doctor", done.err)
+
+    def test_what_verify_meets_does_not_send_to_verify(self):
+        if not has_engine():
+            self.skipTest("no engine")
+        self.run_ok("import", "-", "--name", "a", stdin="A text.")
+        catalog = self.store / "catalog.db"
+        catalog.write_bytes(b"no catalog" * 500)
+        for args in (["verify"], ["ls"]):
+            done = self.assert_fails(DAMAGE, *args, says=["put back a copy of the store"])
+            self.assertNotIn("attndb verify", done.err)
+
+    def test_one_file_among_others_is_missing(self):
+        if not has_engine():
+            self.skipTest("no engine")
+        done = self.run_any("import", self.write("b.txt", "Text."), str(self.dir / "no.txt"))
+        self.assertEqual(done.code, NOT_FOUND, done)
+        self.assertRegex(done.err, "cannot open '.*/no.txt': No such file or directory\n")
+        twice = self.run_ok("import", str(self.dir / "b.txt"), str(self.dir / "b.txt"))
+        self.assertIn("already imported as 'b'", twice.out)
 
     def test_there_are_many(self):
         tables = (WITHOUT_A_STORE, VARIABLES, OF_THE_ENGINE, WITH_A_STORE)

@@ -99,6 +99,16 @@ class PagesTest(CliCase):
                      "INTERRUPTED"):
             self.assertIn(getattr(cli_case, name), manual)
 
+    def test_advice_is_the_same_everywhere(self):
+        table = page("docs/cli.md").split("| failure | code | what to do |\n|---|---|---|\n")[1]
+        rows = re.findall(r"^\| (.*?) \| (\d+) \| (.*?) \|$", table.split("\n\n")[0], re.MULTILINE)
+        documented = {kind: advice for kind, _, advice in rows}
+        manual = self.run_ok("man").out.split(".SH ERRORS\n")[1].split(".SH")[0]
+        manual = dict(re.findall(r"\.TP\n\\fB(.*?)\\fR\n(?:\\&)?(.*)\n",
+                                 manual.replace("\\-", "-")))
+        self.assertGreater(len(manual), 20)
+        self.assertEqual(documented, manual)
+
     def test_variables_are_those_that_doctor_shows(self):
         shown = set(self.run_json("doctor", "--fast")["environment"])
         table = page("docs/cli.md").split("| variable | meaning |")[1].split("\n\n")[0]

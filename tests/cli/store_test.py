@@ -4,12 +4,17 @@
 Method: one small store is imported once with the real model; each test works on a copy of it.
 """
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import shutil
+import struct
+import subprocess
 import tempfile
+import termios
 import time
 
 import cli_case
@@ -564,6 +569,24 @@ class ImportTest(StoreCase):
         self.run_ok("pin", "ferry")
         self.assert_fails(NO_ROOM, "import", "-", "--name", "n", "--dry-run", stdin="Notes. " * 50,
                           says=["quota"])
+
+    def test_a_list_fits_its_terminal(self):
+        long_name = "shelf/" + "x" * 100
+        self.run_ok("import", "-", "--name", long_name, "--raw", stdin="A text.")
+        for width in (80, 100):
+            master, terminal = pty.openpty()
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+            with os.fdopen(master, "rb", buffering=0) as screen:
+                code = subprocess.run([cli_case.attndb(), "ls"], stdout=terminal, check=False,
+                                      env=cli_case.environment(self.store)).returncode
+                os.close(terminal)
+                shown = screen.read(65536).decode()
+            self.assertEqual(code, 0)
+            lines = [line.rstrip("\r") for line in shown.split("\n")]
+            self.assertLessEqual(max(map(len, lines)), width, shown)
+            self.assertIn("lighthouse", shown)
+            self.assertIn("shelf/x", shown)
+        self.assertIn(long_name, self.run_ok("ls").out, "a pipe gets all of it")
 
     def test_cat_prints_the_text(self):
         self.assertEqual(self.run_ok("cat", "harbour").out, HARBOUR * 3)

@@ -476,6 +476,14 @@ class TestRefusals:
         assert f"process {skerry.process.pid} (attndb serve)" in error["message"]
         assert "--server" in error["advice"] and "ATTNDB_URL" in error["advice"]
 
+    def test_a_name_that_is_nearly_right_is_guessed(self, skerry):
+        for args in (["describe", "skery"], ["ask", "-c", "sker", "Who?"], ["rm", "SKERRY"]):
+            error = run_client(skerry.url, *args, exit_code=NOT_FOUND)["error"]
+            assert error["advice"].startswith("did you mean 'skerry'"), args
+        # The store is in use, which the command went on from.
+        error = run_attndb(skerry.store, "ask", "-c", "skery", "Who?", exit_code=NOT_FOUND)["error"]
+        assert error["advice"] == "did you mean 'skerry'?"
+
     def test_what_works_on_a_store_alone_says_so(self, skerry):
         for args in (["stats"], ["export", "skerry", "-o", "x"], ["find", "a key"],
                      ["declare-equal", "gguf:1", "gguf:2"]):

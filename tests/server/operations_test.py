@@ -195,6 +195,27 @@ class TestLife:
             assert server.describe(context)["durable"]
 
 
+    def test_whose_segments_are_gone_is_not_ready_and_names_no_path(self, folder):
+        store = folder / "store"
+        with Server(store) as server:
+            server.json("POST", server_case.CONTEXTS, {"name": "doc", "text": "Maren keeps it."})
+            os.rename(store / "segments", folder / "elsewhere")
+            status, headers, body = server.request("GET", "/ready")
+            assert status == 503 and int(headers["Retry-After"]) >= 1
+            answers = [body]
+            for method, path, sent in (
+                    ("POST", CHAT, json.dumps({**HI, "context": "doc", "store_as": "turn"})),
+                    ("POST", server_case.CONTEXTS, json.dumps({"name": "b", "text": "Other."})),
+                    ("POST", "/attndb/v1/verify", "{}"), ("GET", server_case.CONTEXTS, None)):
+                answers.append(server.request(method, path, sent)[2])
+            for answer in answers:
+                text = answer if isinstance(answer, str) else answer.decode()
+                assert str(folder) not in text, text
+            assert server.json("GET", "/health") == {"status": "ok"}
+            os.rename(folder / "elsewhere", store / "segments")
+            assert server.json("GET", "/ready") == {"status": "ready"}
+
+
 class TestPinnedPrompts:
     SYSTEM = "You are the keeper of a lighthouse, and answer in one short sentence. " * 4
 

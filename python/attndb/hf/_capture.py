@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 import attndb
+from attndb._checked import Path
 from attndb._kv_file import write_kv_file
 from attndb.hf._binding import binding_of, use
 from attndb.hf._session import create_session
@@ -20,7 +20,7 @@ _EVERY_ROW = 2**32 - 1  # A plan holds for prefill too: no number of rows is den
 def capture_model(
     model: Any,
     tokens: Sequence[int],
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     layers: Sequence[int],
     num_queries: int,

@@ -52,8 +52,8 @@ OF_STORES: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda db, spec: db.import_context(spec, [1], [], queries=5), "queries: expected a list"),
     (lambda db, spec: db.import_context(spec, [1], [(KV, KV)] * 2, name=5), "name: expected text"),
     (lambda db, spec: db.import_context(spec, [[1]], [[(5, KV)] * 2]), "prompt 0 .1.: k: expected"),
-    (lambda db, spec: db.import_file(5), "path: expected text or a path, found 5"),
-    (lambda db, spec: db.export_file("a", None), "path: expected text or a path, found None"),
+    (lambda db, spec: db.import_file(5), "path: expected text, bytes or a path, found 5"),
+    (lambda db, spec: db.export_file("a", None), "path: expected text, bytes or a path, found N"),
     (lambda db, spec: db.verify(progress=5), "progress: expected a function, found 5"),
     (lambda db, spec: db.compact(segment_tokens=-1), "segment_tokens: expected an integer from 0"),
     (lambda db, spec: db.build("a", 5), "index: expected text, found 5"),
@@ -89,7 +89,8 @@ OF_SESSIONS: list[tuple[Callable[[Any], object], str]] = [
 ]
 
 OF_THE_MODULE: list[tuple[Callable[[str], object], str]] = [
-    (lambda path: attndb.open(None), "path: expected text or a path, found None"),
+    (lambda path: attndb.open("\ud800"), "path: expected text, bytes or a path, found "),
+    (lambda path: attndb.open(None), "path: expected text, bytes or a path, found None"),
     (lambda path: attndb.open(path, num_threads="all"), f"num_threads: {U32}, found 'all'"),
     (lambda path: attndb.open(path, num_threads=-1), f"num_threads: {U32}, found -1"),
     (lambda path: attndb.open(path, query_sample="x"), "query_sample: expected a number"),
@@ -97,10 +98,10 @@ OF_THE_MODULE: list[tuple[Callable[[str], object], str]] = [
     (lambda path: attndb.open(path, custom_indexes=5), "custom_indexes: expected a mapping"),
     (lambda path: attndb.open(path, host_memory_bytes=[]), "host_memory_bytes: expected bytes"),
     (lambda path: attndb.capture(5, "text", path), "model: expected a transformers model or the p"),
-    (lambda path: attndb.capture("m", "text", 5), "path: expected text or a path, found 5"),
+    (lambda path: attndb.capture("m", "text", 5), "path: expected text, bytes or a path, found 5"),
     (lambda path: attndb.simulate(num_gpus=-1), f"num_gpus: {U32}, found -1"),
     (lambda path: attndb.simulate(memory_bytes="1GB"), "memory_bytes: expected an integer .* or a"),
-    (lambda path: attndb.KvFile(5), "path: expected text or a path, found 5"),
+    (lambda path: attndb.KvFile(5), "path: expected text, bytes or a path, found 5"),
     (lambda path: attndb.ModelSpec(5), "layers: expected a list, each a LayerSpec, found 5"),
     (lambda path: attndb.ModelSpec([]), "layers: expected one LayerSpec or more, found none"),
     (lambda path: attndb.ModelSpec.uniform("x", 1, 1, 8, fingerprint=b"x"), f"num_layers: {U32}"),

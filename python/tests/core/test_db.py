@@ -90,12 +90,14 @@ def test_durations_and_sizes_are_what_the_command_line_takes(
 ) -> None:
     stored(db, spec, steps, "a", 50)
     for ttl, seconds in (("90s", 90), ("15m", 900), ("1 h", 3600), ("7d", 7 * 86400), ("60", 60),
+                         ("1.5h", 5400), ("1h30m", 5400), ("1 d 12 h", 129_600), ("0.5d", 43_200),
                          ("2w", 14 * 86400), (1.5, 1), (timedelta(hours=1), 3600)):
         db.set_ttl("a", ttl)
         assert db.describe("a").ttl == timedelta(seconds=seconds), ttl
     db.set_ttl("a", "never")
     assert db.describe("a").ttl is None
-    for bad in ("soon", "-1s", "7 dd", "", -1, float("nan"), True):
+    for bad in ("soon", "-1s", "7 dd", "", "30m1h", "1h30", "1h1h", "1.5", "9" * 400 + "w", -1,
+                float("nan"), True):
         with pytest.raises(attndb.InvalidArgumentError, match="ttl: expected seconds"):
             db.set_ttl("a", bad)
     for size, num_bytes in (("2GiB", 2 << 30), ("1.5 gb", 3 << 29), ("512M", 512 << 20),

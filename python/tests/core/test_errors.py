@@ -175,8 +175,11 @@ def test_busy_read_only_and_io(tmp_path: Path, spec: attndb.ModelSpec, steps: St
     with pytest.raises(attndb.NotFoundError):
         attndb.open(tmp_path / "none", create_if_missing=False)
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(attndb.Error):
+    with pytest.raises(attndb.InvalidArgumentError, match="file' is a file, expected a folder"):
         attndb.open(tmp_path / "file" / "store")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(attndb.InvalidArgumentError, match="link to 'nowhere', which does not"):
+        attndb.open(tmp_path / "link")
 
 
 def test_resource_exhausted(db: attndb.DB, spec: attndb.ModelSpec, steps: Steps) -> None:

@@ -1,0 +1,61 @@
+// What it costs a model to read a text on this machine: measured for a prediction, and learned from
+// imports.
+//
+// Method:  a token's time has a part that is always the same (the weights), and a part that grows
+//          with the tokens before it (attention). A prediction measures the first on the text's own
+//          beginning, as the machine is now: what other programs take differs from day to day. How
+//          much of it each earlier token adds was learned by the last long import, and is kept in
+//          the user's cache; before that, the model's shape says it.
+// Errors:  of MeasurePrefill: kCancelled (interrupted); as DB::Open, CreateSession and Prefill.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_PREFILL_COST_H_
+#define ATTNDB_CLI_COMMON_PREFILL_COST_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+struct PrefillCost {
+  double token_seconds = 0;  // The first token takes so long.
+  double growth = 0;         // Each earlier token adds this share of it.
+
+  // The time that tokens [begin, end) take behind the tokens before them.
+  double Seconds(uint64_t begin, uint64_t end) const;
+};
+
+// The times of one prefill, pass by pass.
+class PrefillTimes {
+ public:
+  // `num_tokens` of the text are read, and the clock says `seconds`.
+  void Add(uint64_t num_tokens, double seconds);
+  // The cost that fits these times best. Empty: there are too few of them, or the text is too short
+  // for attention to show.
+  std::optional<PrefillCost> Fit() const;
+
+ private:
+  struct Time {
+    uint64_t num_tokens = 0;
+    double seconds = 0;
+  };
+  std::vector<Time> times_;
+};
+
+// PrefillCost::growth by the model's shape alone.
+double GrowthOfShape(const ModelSpec& spec, uint64_t num_parameters);
+
+// Reads the beginning of `tokens` into a store of its own, for some two seconds at most where the
+// model is not slow, and predicts from that. REQUIRES: tokens are not empty.
+Result<PrefillCost> MeasurePrefill(llama::LlamaEngine* engine, std::span<const TokenId> tokens);
+
+// Keeps what an import has shown of the engine's model.
+void KeepPrefillCost(const llama::LlamaEngine& engine, const PrefillTimes& times);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_PREFILL_COST_H_

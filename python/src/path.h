@@ -1,0 +1,26 @@
+// Paths between Python and C++. The system's paths are bytes, and need not be UTF-8: Python has
+// them as `bytes`, or as `str` with surrogates for bytes that are no UTF-8 (PEP 383).
+//
+// Threads: under the interpreter lock.
+#ifndef ATTNDB_PYTHON_SRC_PATH_H_
+#define ATTNDB_PYTHON_SRC_PATH_H_
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <string_view>
+
+namespace attndb::python {
+
+// The path that attndb._checked.path_bytes gives.
+inline std::string PathFrom(const nanobind::bytes& path) { return {path.c_str(), path.size()}; }
+
+// A str that os.fsencode turns back into the same bytes.
+inline nanobind::object PathText(std::string_view path) {
+  return nanobind::steal(
+      PyUnicode_DecodeUTF8(path.data(), static_cast<Py_ssize_t>(path.size()), "surrogateescape"));
+}
+
+}  // namespace attndb::python
+
+#endif  // ATTNDB_PYTHON_SRC_PATH_H_

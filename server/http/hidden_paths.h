@@ -1,0 +1,33 @@
+// Paths of the server's host, which no client may learn from an answer.
+//
+// Method:  messages of the library name files by their path. What lies below a hidden folder is
+//          named from there: "segments/7.seg: read: ..."; a hidden path itself by its label.
+// Threads: constant after construction.
+#ifndef ATTNDB_SERVER_HTTP_HIDDEN_PATHS_H_
+#define ATTNDB_SERVER_HTTP_HIDDEN_PATHS_H_
+
+#include <string>
+#include <vector>
+
+namespace attndb::server {
+
+class HiddenPaths {
+ public:
+  struct Entry {
+    std::string path;   // Empty: nothing.
+    std::string label;  // "the store".
+  };
+
+  // Hides each path as it is given, from the root, and as JSON has it.
+  explicit HiddenPaths(const std::vector<Entry>& entries);
+
+  // The text without these paths.
+  std::string Hide(std::string text) const;
+
+ private:
+  std::vector<Entry> entries_;  // The longest path first.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_HTTP_HIDDEN_PATHS_H_
