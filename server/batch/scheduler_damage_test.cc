@@ -78,7 +78,9 @@ TEST_F(SchedulerDamageTest, ATurnWhoseBeginningWasRemovedIsStoredWhole) {
 TEST_F(SchedulerDamageTest, ATurnWhoseBeginningWasCutIsRunAgainByTheNextRequest) {
   for (const fs::path& file : Files()) fs::resize_file(file, fs::file_size(file) / 2);
   // The first request may be the one that finds the damage.
-  if (!RunSecond("second").ok()) ATTNDB_ASSERT_OK(RunSecond("again"));
+  if (!RunSecond("second").ok()) {
+    ATTNDB_ASSERT_OK(RunSecond("again"));
+  }
   conversations_->WaitForStores();
   if (StateOf("second") != TurnState::kDurable) {
     ATTNDB_ASSERT_OK(RunSecond("last"));

@@ -39,14 +39,14 @@ TEST(HiddenPathsTest, OtherWordsStay) {
 }
 
 TEST(HiddenPathsTest, ARelativePathIsHiddenFromTheRootToo) {
-  const HiddenPaths hidden({{"data/st", "the store"}});
+  const HiddenPaths hidden(std::vector<HiddenPaths::Entry>{{"data/st", "the store"}});
   const std::string full = std::filesystem::absolute("data/st").string();
   EXPECT_EQ(hidden.Hide(full + "/catalog.db: open"), "catalog.db: open");
   EXPECT_EQ(hidden.Hide("in " + full), "in the store");
 }
 
 TEST(HiddenPathsTest, APathIsHiddenAsJsonHasIt) {
-  const HiddenPaths hidden({{"/a\"b\xff", "the store"}});
+  const HiddenPaths hidden(std::vector<HiddenPaths::Entry>{{"/a\"b\xff", "the store"}});
   const std::string body = ToText(Json{{"error", "/a\"b\xff/segments/1: read"}});
   EXPECT_EQ(hidden.Hide(body), R"({"error":"segments/1: read"})");
 }

@@ -164,8 +164,10 @@ Status DerivedObjects::PublishObject(derived::SegmentId id, const derived::Objec
     parts_.files->Remove({id, old.kind, old.generation});
   }
   const Result<Tenant> owner = parts_.catalog->owners()->GetTenant(record.tenant);
-  const bool is_whole = parts_.kinds->FindObject(object.kind) != nullptr;
-  if (owner.ok() && is_whole) parts_.counts->Of(owner->name)->num_companions_built.Add(1);
+  // A build that was cut short is counted once the next one has made the rest.
+  const bool is_begun = std::ranges::any_of(
+      parts_.kinds->all(), [&](const auto& kind) { return kind->traits().begun == object.kind; });
+  if (owner.ok() && !is_begun) parts_.counts->Of(owner->name)->num_companions_built.Add(1);
   return Status::Ok();
 }
 

@@ -117,7 +117,7 @@ class SmallDisk {
     const int fd =
         ::open(File("stranger").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ATTNDB_CHECK(fd >= 0);
-    for (const size_t num_bytes : {65536, 4096, 512, 1}) {
+    for (const size_t num_bytes : {65536u, 4096u, 512u, 1u}) {
       const std::string bytes(num_bytes, 'x');
       while (::write(fd, bytes.data(), bytes.size()) > 0) {
       }
