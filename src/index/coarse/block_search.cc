@@ -19,7 +19,6 @@ BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       scores_(scratch_.Take<float>(call.num_q_rows * num_blocks_)),
       worth_(scratch_.Take<float>(num_blocks_)),
       selected_(scratch_.Take<uint32_t>(num_blocks_ + kernels::kSelectSlack)),
-      fair_(call, num_blocks_, &scratch_),
       listed_(call, num_keys_, &scratch_) {}
 
 size_t BlockSearch::CountBlocks(const IndexCall& call) {
@@ -64,16 +63,11 @@ void BlockSearch::ScoreBlocks() {
   cost_->keys_scored += num_blocks_ * call_.num_q_rows;
 }
 
-float BlockSearch::BestOf(size_t row) const {
-  return std::max(kernels::MaxScore(ScoresOf(row), num_blocks_), call_.best[row]);
-}
-
 void BlockSearch::RateByBest() {
   std::fill_n(worth_, num_blocks_, -kInfinity);
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
     const float* const scores = ScoresOf(r);
-    const float best = BestOf(r);
-    fair_.SetBest(r, best);
+    const float best = std::max(kernels::MaxScore(scores, num_blocks_), call_.best[r]);
     if (!std::isfinite(best)) continue;
     for (size_t i = 0; i < num_blocks_; ++i) worth_[i] = std::max(worth_[i], scores[i] - best);
   }
@@ -83,7 +77,6 @@ void BlockSearch::RateBySum() {
   std::fill_n(worth_, num_blocks_, 0.0f);
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
     const float* const scores = ScoresOf(r);
-    fair_.SetBest(r, BestOf(r));
     if (!std::isfinite(kernels::MaxScore(scores, num_blocks_))) continue;
     for (size_t i = 0; i < num_blocks_; ++i) worth_[i] += scores[i];
   }
@@ -95,9 +88,8 @@ size_t BlockSearch::NumKeysSelected() const {
   return count;
 }
 
-void BlockSearch::SelectByWorth() {
+void BlockSearch::SelectBlocks() {
   const size_t room = NumWanted(call_.spec, num_keys_);
-  num_selected_ = 0;
   if (room == num_keys_) {
     num_selected_ =
         kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, listed_.select_scratch());
@@ -110,14 +102,6 @@ void BlockSearch::SelectByWorth() {
                                         listed_.select_scratch());
     num_more = (room - std::min(room, NumKeysSelected())) / shape_.form.block_keys;
   }
-}
-
-void BlockSearch::SelectBlocks() {
-  const bool is_margin = shape_.form.summary == BlockSummary::kBounds;
-  do {
-    SelectByWorth();
-  } while (fair_.Feed({scores_, num_blocks_, worth_, is_margin}, {selected_, num_selected_},
-                      listed_.select_scratch()));
 }
 
 void BlockSearch::ListKeys() {

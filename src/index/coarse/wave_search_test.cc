@@ -21,8 +21,7 @@ namespace {
 using test::Found;
 using test::TopicHead;
 
-// So flat that no row starves (fair_share_test.cc).
-constexpr kernels::LogitSpec kLogit = {5e-4f};
+constexpr kernels::LogitSpec kLogit = {0.125f};
 
 class WaveSearchTest : public ::testing::TestWithParam<uint32_t> {
  protected:
