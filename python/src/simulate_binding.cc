@@ -9,6 +9,7 @@
 
 #include "attndb/tiers.h"
 #include "python/src/db_binding.h"
+#include "python/src/path.h"
 #include "python/src/py_progress.h"
 #include "python/src/results.h"
 #include "python/src/status_error.h"
