@@ -117,7 +117,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         import_segment_tokens=import_segment_tokens,
         custom_indexes=custom_types(custom_indexes or {}),
     )
-    db = DB(core, Family(), os.fsdecode(path))
+    db = DB(core, Family(), path)
     if custom_indexes:
         close_at_exit(db)
     return db
@@ -134,10 +134,10 @@ class DB:
 
     __slots__ = ("_core", "_family", "_is_root", "_path", "__weakref__")
 
-    def __init__(self, core: _core.DB, family: Family, path: str, is_root: bool = True) -> None:
+    def __init__(self, core: _core.DB, family: Family, path: Path, is_root: bool = True) -> None:
         self._core = core
         self._family = family
-        self._path = path
+        self._path = os.fsdecode(path)
         self._is_root = is_root
         if not is_root:
             family.members.add(self)
