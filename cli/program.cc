@@ -110,7 +110,8 @@ ExitCode RunCommand(const Program& program, Command* command, CommonOptions opti
   if (result.ok()) return *result;
   // The advice of a kind of failure is about the user's store.
   std::string advice = program.has_store ? env.AdviceOn(result.status()) : env.advice();
-  if (program.guess != nullptr) {
+  const bool is_commands_own = !env.advice().empty() && advice == env.advice();
+  if (program.guess != nullptr && !is_commands_own) {
     const std::string guess = program.guess(&env, result.status());
     if (!guess.empty()) advice = guess;
   }

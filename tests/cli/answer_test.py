@@ -139,8 +139,8 @@ class AskTest(CliCase):
         self.assertEqual(len(explained["layers"]), 30)
         missing = self.run_json("explain", "skerry", "--plan", "topk(k=8,index=graph)")
         [substitute] = missing["substitutes"]
-        self.assertEqual((substitute["ran"], substitute["wanted"], substitute["share"]),
-                         ("index=flat", "index=graph", 1))
+        self.assertEqual((substitute["ran"], substitute["wanted"]), ("index=flat", "index=graph"))
+        self.assertAlmostEqual(substitute["share"], 1)
         self.assertRegex(substitute["because"], "^(not built|too few tokens.*2,048)$")
         self.assertEqual(missing["layers"][7]["ran"], "topk(k=8,sink=16,window=128)")
         text = self.run_ok("explain", "skerry", "--plan", "topk(k=8,index=graph)").out
