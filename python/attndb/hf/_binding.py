@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from attndb._checked import checked
 from attndb._errors import InvalidArgumentError, UnsupportedError
