@@ -53,7 +53,7 @@ constexpr std::string_view kStoreBody =
     R"("name":"n","text":"T","system":"S","raw":true,"stream":true,"append":false,)"
     R"("dry_run":false,"replace":true,"pinned":true,"ttl_seconds":60,"context":"c",)"
     R"("special":true,"index":"pq","segment_tokens":4096,"quota_bytes":1000,"plan":"full",)"
-    R"("token":3,"top":5,"prompt_of":"p"})";
+    R"("token":3,"top":5,"prompt_of":""})";
 
 // And of a keys file.
 constexpr std::string_view kKeys =
