@@ -13,13 +13,10 @@
 namespace attndb::python {
 
 // The path that attndb._checked.path_bytes gives.
-inline std::string PathFrom(const nanobind::bytes& path) { return {path.c_str(), path.size()}; }
+std::string PathFrom(const nanobind::bytes& path);
 
 // A str that os.fsencode turns back into the same bytes.
-inline nanobind::object PathText(std::string_view path) {
-  return nanobind::steal(
-      PyUnicode_DecodeUTF8(path.data(), static_cast<Py_ssize_t>(path.size()), "surrogateescape"));
-}
+nanobind::object PathText(std::string_view path);
 
 }  // namespace attndb::python
 
