@@ -96,19 +96,20 @@ void Conversations::Load(Session* session) {
   prices_.LearnRead(num_after - std::min(num_before, num_after), MonotonicSeconds() - start);
 }
 
-bool Conversations::IsLost(const Live& live) const {
-  const Key key(live.tenant, live.id);
-  const auto is_lost = [](const Status& status) {
-    return status.code() == StatusCode::kCorruption;
-  };
+std::optional<Status> Conversations::FailureOf(const Key& key) const {
   const auto store = stores_.find(key);
   if (store != stores_.end()) {
     const PendingStore& under_way = store->second.store;
-    return under_way.done() && is_lost(under_way.Wait().status());
+    if (!under_way.done() || under_way.Wait().ok()) return std::nullopt;
+    return under_way.Wait().status();
   }
-  return std::ranges::any_of(failed_, [&](const auto& failure) {
-    return failure.first == key && is_lost(failure.second);
-  });
+  const auto failure = std::ranges::find(failed_, key, &std::pair<Key, Status>::first);
+  return failure == failed_.end() ? std::nullopt : std::optional(failure->second);
+}
+
+bool Conversations::IsLost(const Live& live) const {
+  const std::optional<Status> failure = FailureOf({live.tenant, live.id});
+  return failure && failure->code() == StatusCode::kCorruption;
 }
 
 std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
@@ -142,12 +143,8 @@ std::shared_ptr<const std::vector<TokenId>> Conversations::UnstoredTokens(
   const Key key(tenant, context);
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = stores_.find(key);
-  if (found != stores_.end()) {
-    if (!found->second.store.done()) return found->second.tokens;
-    if (found->second.store.Wait().ok()) return nullptr;
-  } else if (std::ranges::find(failed_, key, &std::pair<Key, Status>::first) == failed_.end()) {
-    return nullptr;
-  }
+  if (found != stores_.end() && !found->second.store.done()) return found->second.tokens;
+  if (!FailureOf(key)) return nullptr;
   for (const Live& live : live_) {
     if (live.tenant == tenant && live.id == context) return live.tokens;
   }
@@ -325,20 +322,18 @@ bool Conversations::ForgetFailure(const Key& key) {
 }
 
 TurnState Conversations::StateOf(const std::string& tenant, const std::string& id, Status* error) {
+  const Key key(tenant, id);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (under_way_.contains({tenant, id})) return TurnState::kPending;
-    const auto found = stores_.find({tenant, id});
-    if (found != stores_.end()) {
-      if (!found->second.store.done()) return TurnState::kPending;
-      *error = found->second.store.Wait().status();
-      return error->ok() ? TurnState::kDurable : TurnState::kFailed;
-    }
-    for (const auto& [key, status] : failed_) {
-      if (key != Key(tenant, id)) continue;
-      *error = status;
+    if (under_way_.contains(key)) return TurnState::kPending;
+    const auto found = stores_.find(key);
+    const bool is_kept = found != stores_.end();
+    if (is_kept && !found->second.store.done()) return TurnState::kPending;
+    if (const std::optional<Status> failure = FailureOf(key)) {
+      *error = *failure;
       return TurnState::kFailed;
     }
+    if (is_kept) return TurnState::kDurable;
   }
   const Result<DB> db = HandleOf(tenant);
   return db.ok() && db->Describe(id).ok() ? TurnState::kDurable : TurnState::kUnknown;

@@ -192,6 +192,8 @@ class Conversations {
   void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const Tokens> tokens);
   void NoteFailure(const Key& key, const Status& status);
   bool ForgetFailure(const Key& key);  // False: there was none.
+  // Why the turn, or what else was kept under the key, could not be stored; none: it did not fail.
+  std::optional<Status> FailureOf(const Key& key) const;
   // Whether the session's own turn can't be stored, as what it goes on from is lost.
   bool IsLost(const Live& live) const;
 
