@@ -133,6 +133,7 @@ void BatchTest::StartScheduler(const SchedulerOptions& options) {
 }
 
 void BatchTest::TearDown() {
+  gate_.Set();
   ResumeStores();
   scheduler_.reset();  // The members before it are its own until then.
   if (conversations_) conversations_->WaitForStores();
@@ -168,6 +169,20 @@ llama::Generation BatchTest::Alone(const TurnRequest& request) {
       engine_->Generate(session, request.prompt, request.generate);
   EXPECT_THAT(generation, ::attndb::test::IsOk());
   return generation.ok() ? *std::move(generation) : llama::Generation();
+}
+
+void BatchTest::Block() {
+  const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
+  ASSERT_TRUE(blocking->AwaitStart());
+}
+
+std::vector<std::shared_ptr<RecordingListener>> BatchTest::AddAtOnce(
+    const std::vector<TurnRequest>& requests) {
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
+  gate_.Set();
+  return listeners;
 }
 
 std::shared_ptr<Turn> BatchTest::MakeTurn(const TurnRequest& request, Session session,

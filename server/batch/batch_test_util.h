@@ -95,6 +95,11 @@ class BatchTest : public ::testing::Test {
   // Adds a turn; with Start's session, or with one of the test's own.
   std::shared_ptr<RecordingListener> Add(const TurnRequest& request,
                                          std::function<void()> on_start = nullptr);
+  // Adds a turn of one token that holds the scheduler up until `gate_` is set, and waits for it.
+  void Block();
+  // Adds turns while the scheduler is held up, and lets it go on: it finds them all at once.
+  std::vector<std::shared_ptr<RecordingListener>> AddAtOnce(
+      const std::vector<TurnRequest>& requests);
   std::shared_ptr<Turn> MakeTurn(const TurnRequest& request, Session session,
                                  std::shared_ptr<RecordingListener> listener) const;
   // The tokens that a turn was stored as.
@@ -110,6 +115,7 @@ class BatchTest : public ::testing::Test {
   std::optional<DB> db_;
   std::optional<Conversations> conversations_;
   std::optional<Scheduler> scheduler_;
+  ::attndb::test::Event gate_;  // Block waits for it; TearDown sets it.
 
  private:
   struct Stop {

@@ -12,28 +12,12 @@
 #include "engines/llama/engine_test_util.h"
 #include "server/batch/batch_test_util.h"
 #include "server/batch/scheduler.h"
-#include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
-using ::attndb::test::Event;
-
-class SharedPromptsTest : public BatchTest {
- protected:
-  // Adds a turn of one token that holds the scheduler up until `gate_` is set, and waits for it.
-  void Block() {
-    const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
-    ASSERT_TRUE(blocking->AwaitStart());
-  }
-  void TearDown() override {
-    gate_.Set();
-    BatchTest::TearDown();
-  }
-
-  Event gate_;
-};
+using SharedPromptsTest = BatchTest;
 
 TEST_F(SharedPromptsTest, EqualPromptsUnderWayAreReadOnce) {
   Open();
@@ -69,10 +53,7 @@ TEST_F(SharedPromptsTest, TheBeginningThatPromptsShareIsReadOnce) {
     alone.push_back(Alone(requests.back()));
   }
   StartScheduler();
-  Block();
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
-  gate_.Set();
+  const auto listeners = AddAtOnce(requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_TRUE(listeners[i]->AwaitEnd());
     ATTNDB_ASSERT_OK(listeners[i]->error());

@@ -39,11 +39,6 @@ llama::GenerateOptions Drawn(uint32_t max_tokens, uint32_t seed) {
 
 class SchedulerTest : public BatchTest {
  protected:
-  // Adds a turn of one token that holds the scheduler up until `gate_` is set, and waits for it.
-  void Block() {
-    const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
-    ASSERT_TRUE(blocking->AwaitStart());
-  }
   // Adds turns with prompts of so many tokens, and opens the gate: in which order they begin.
   std::vector<std::string> OrderOf(const std::vector<std::pair<std::string, size_t>>& prompts,
                                    uint32_t max_tokens) {
@@ -93,7 +88,7 @@ class SchedulerTest : public BatchTest {
     BatchTest::TearDown();
   }
 
-  Event gate_, compact_begun_, compact_goes_on_;
+  Event compact_begun_, compact_goes_on_;
   std::thread compact_;
 };
 
@@ -109,10 +104,7 @@ TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
   std::vector<llama::Generation> alone;
   for (const TurnRequest& request : requests) alone.push_back(Alone(request));
   StartScheduler();
-  Block();
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
-  gate_.Set();
+  const auto listeners = AddAtOnce(requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_TRUE(listeners[i]->AwaitEnd());
     ATTNDB_ASSERT_OK(listeners[i]->error());
@@ -285,10 +277,7 @@ TEST_F(SchedulerTest, TurnsOutgrowTheirWindowAsTheyWouldAlone) {
   std::vector<llama::Generation> alone;
   for (const TurnRequest& request : requests) alone.push_back(Alone(request));
   StartScheduler();
-  Block();
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
-  gate_.Set();
+  const auto listeners = AddAtOnce(requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_TRUE(listeners[i]->AwaitEnd());
     ATTNDB_ASSERT_OK(listeners[i]->error());
@@ -335,10 +324,7 @@ TEST_F(SchedulerTest, PassesKeepWithinAUbatch) {
   std::vector<llama::Generation> alone;
   for (const TurnRequest& request : requests) alone.push_back(Alone(request));
   StartScheduler();
-  Block();
-  std::vector<std::shared_ptr<RecordingListener>> listeners;
-  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
-  gate_.Set();
+  const auto listeners = AddAtOnce(requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_TRUE(listeners[i]->AwaitEnd());
     ATTNDB_ASSERT_OK(listeners[i]->error());
