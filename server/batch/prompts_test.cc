@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "attndb/db.h"
 #include "engines/llama/engine_test_util.h"
 #include "server/batch/turn_id.h"
+#include "server/smollm2_test_util.h"
 #include "testing/cpu_time.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
@@ -30,15 +30,8 @@ using Tokens = std::vector<TokenId>;
 
 constexpr const char* kTenant = "default";
 
-class PromptsTest : public ::testing::Test {
+class PromptsTest : public SmolLm2Test {
  protected:
-  static void SetUpTestSuite() {
-    Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open("smollm2", {.num_threads = 1});
-    ASSERT_THAT(engine, ::attndb::test::IsOk());
-    engine_ = std::make_unique<llama::LlamaEngine>(*std::move(engine));
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
-
   void SetUp() override {
     Result<DB> db = DB::Open(directory_.File("store"), {});
     ASSERT_THAT(db, ::attndb::test::IsOk());
@@ -67,13 +60,11 @@ class PromptsTest : public ::testing::Test {
     return prompt.ok() ? Text(prompt->tokens) : prompt.status().ToString();
   }
 
-  static std::unique_ptr<llama::LlamaEngine> engine_;
   ::attndb::test::TempDir directory_;
   std::optional<DB> db_;
   std::optional<Conversations> conversations_;
   std::optional<Prompts> prompts_;
 };
-std::unique_ptr<llama::LlamaEngine> PromptsTest::engine_;
 
 TEST_F(PromptsTest, ACompletionIsItsBareText) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,

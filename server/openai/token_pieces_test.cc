@@ -4,24 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "server/smollm2_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
-class TokenPiecesTest : public ::testing::Test {
+class TokenPiecesTest : public SmolLm2Test {
  protected:
-  static void SetUpTestSuite() {
-    Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open("smollm2", {.num_threads = 1});
-    ASSERT_THAT(engine, ::attndb::test::IsOk());
-    engine_ = std::make_unique<llama::LlamaEngine>(*std::move(engine));
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
-
   // The pieces of a text, as JSON.
   static Json Pieces(const std::string& text) {
     const Result<std::vector<TokenId>> tokens = engine_->Tokenize(text, false, true);
@@ -32,10 +25,7 @@ class TokenPiecesTest : public ::testing::Test {
     for (size_t i = 0; i < tokens->size(); ++i) EXPECT_EQ((*pieces)[i]["id"], (*tokens)[i]);
     return *pieces;
   }
-
-  static std::unique_ptr<llama::LlamaEngine> engine_;
 };
-std::unique_ptr<llama::LlamaEngine> TokenPiecesTest::engine_;
 
 TEST_F(TokenPiecesTest, WordsHaveTheirSpacesAndControlTokensTheirNames) {
   const Json pieces = Pieces("What is<|im_end|>\n");

@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engines/llama/engine_test_util.h"
+#include "server/smollm2_test_util.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -23,14 +23,8 @@ using ::attndb::test::FailsWith;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-class StorePlaceTest : public ::testing::Test {
+class StorePlaceTest : public SmolLm2Test {
  protected:
-  static void SetUpTestSuite() {
-    Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open("smollm2", {.num_threads = 1});
-    ASSERT_THAT(engine, ::attndb::test::IsOk());
-    engine_ = std::make_unique<llama::LlamaEngine>(*std::move(engine));
-  }
-  static void TearDownTestSuite() { engine_.reset(); }
   void SetUp() override {
     Result<DB> db = DB::Open(directory_.File("store"), {});
     ASSERT_THAT(db, ::attndb::test::IsOk());
@@ -51,11 +45,9 @@ class StorePlaceTest : public ::testing::Test {
     return *engine_->DocumentPrefix("", words);
   }
 
-  static std::unique_ptr<llama::LlamaEngine> engine_;
   ::attndb::test::TempDir directory_;
   std::optional<DB> db_;
 };
-std::unique_ptr<llama::LlamaEngine> StorePlaceTest::engine_;
 
 TEST_F(StorePlaceTest, ADialogueHasTheLifeThatItsNameHasNow) {
   DialoguePlace place(engine_.get(), *db_, {.ttl = seconds(5)});
