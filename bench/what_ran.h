@@ -1,4 +1,5 @@
-// What ran of a plan that is measured: figures of a fallback must not stand under the plan's name.
+// Tells which parts of a measured plan ran. The figures of a fallback must not stand under the
+// plan's name.
 //
 // Threads: stateless.
 #ifndef ATTNDB_BENCH_WHAT_RAN_H_
@@ -13,9 +14,9 @@ namespace attndb::bench {
 // Plan text of what ran: that of the first layer, and those of layers where it is another.
 std::string RanText(const Explain& explain);
 
-// What the plan asks for and no layer has, with the reason: an index, planes, means that are not
-// built or can't be. Empty: each of these is read for some tokens at least. Layers with a sliding
-// window don't count, as the plan does not apply to them.
+// Names an index, planes or means that the plan asks for and that no layer reads, with the reason:
+// they are not built, or can't be. Empty: each of them is read for some tokens at least. Layers
+// with a sliding window don't count, as the plan does not apply to them.
 std::string MissingText(const Explain& explain);
 
 // Whether something else ran in the place of the plan, or of a part of it, for all tokens.

@@ -109,7 +109,7 @@ std::string GuessOf(const CLI::App& command, const std::string& word,
   return "";
 }
 
-// What the user may have meant by a word that the command does not have; empty: nothing is near.
+// Guesses which word the user meant by one that the command does not have. Empty: nothing is near.
 std::string MeantBy(const CLI::App& command, const std::string& word,
                     const std::vector<std::string>& names, std::span<const Guess> guesses) {
   if (std::string guess = GuessOf(command, word, guesses); !guess.empty()) return guess;

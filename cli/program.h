@@ -28,8 +28,8 @@ struct Program {
   std::span<const CommandEntry> commands;
   std::span<const MovedCommand> moved;
   std::span<const Guess> guesses = {};  // Words of other programs, for "did you mean".
-  // What the user may have meant by a name that led to this failure: "did you mean 'contract'?".
-  // Empty: nothing is near. May be null.
+  // Guesses which name the user meant, if a wrong name led to this failure: "did you mean
+  // 'contract'?". Empty: nothing is near. May be null.
   std::string (*guess)(Environment*, const Status&) = nullptr;
 };
 

@@ -147,7 +147,7 @@ std::string PlansText(const AttentionBenchResult& result) {
   return table.ToText();
 }
 
-// What ran in the place of a plan, or of a part of it.
+// Lists, for each plan, the parts in whose place something else ran.
 std::string SubstituteLines(const AttentionBenchResult& result) {
   std::string text;
   for (const PlanResult& plan : result.plans) {

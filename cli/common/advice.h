@@ -1,4 +1,4 @@
-// What a user should do about a failure: the second half of "attndb: <what>; <what to do>".
+// Advice on a failure, for the user: the second half of "attndb: <what>; <what to do>".
 //
 // One table has all of it, by the kind of failure. A kind is a status code, the words that the
 // failure's message always has, and where it happened. A failure of no kind gets no advice: its

@@ -1,5 +1,5 @@
-// What an import would take. Nothing is stored, and no more is run than it takes to measure the
-// model: some two seconds of the text's beginning.
+// Predicts the time and the room that an import would take. Nothing is stored. The text's beginning
+// is run for some two seconds, which measures the model.
 //
 // Errors:  those that the import would begin with: kAlreadyExists (the name), kResourceExhausted
 //          (no room); as DB.

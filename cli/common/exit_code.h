@@ -1,4 +1,4 @@
-// What the process tells its caller in one number.
+// Exit codes: the number by which the process tells its caller how it ended.
 // docs/cli.md lists the numbers: never renumber.
 //
 // Threads: stateless.

@@ -1,5 +1,5 @@
-// What it costs a model to read a text on this machine: measured for a prediction, and learned from
-// imports.
+// The time that a model takes to read a text on this machine. It is measured for a prediction, and
+// learned from imports.
 //
 // Method:  a token's time has a part that is always the same (the weights), and a part that grows
 //          with the tokens before it (attention). A prediction measures the first on the text's own

@@ -43,8 +43,8 @@ Result<ExitCode> Talk(Environment* env, Talker* talker);
 // The same with lines from elsewhere. `interactive`: someone sits there.
 Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines, bool interactive);
 
-// What a chat says that goes on with the dialogue `name`. `begins_so`: the dialogue begins with the
-// text that `context` has now; a chat about no context has none.
+// A chat prints this when it goes on with the dialogue `name`. `begins_so`: the dialogue begins
+// with the text that `context` has now. `context` is empty if the chat is about no context.
 std::string GoesOnText(const std::string& name, const std::string& context, bool begins_so);
 // The advice where `context` is gone, and the dialogue `name` about it is there.
 std::string GoneContextAdvice(const std::string& name);

@@ -39,7 +39,8 @@ uint64_t TokensInFront(const Session& session);
 uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
                         uint64_t num_prompt);
 
-// As DB::CreateSession, for a session that runs in this window: ReusableTokens.
+// Does what DB::CreateSession does, for a session that runs in this window. The session reuses
+// ReusableTokens.
 Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
                                      const ModelSpec& spec, std::span<const TokenId> prompt,
                                      SessionOptions options);
