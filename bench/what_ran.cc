@@ -31,13 +31,14 @@ std::map<std::string, std::pair<double, Substitute>> SharesOf(const Explain& exp
       share += each.share;
     }
   }
-  for (auto& [wanted, of] : shares) {
+  for (auto& entry : shares) {
+    const std::string& wanted = entry.first;
     const auto wants = [&wanted](const LayerExplain& layer) {
       const auto is = [&wanted](const Substitute& each) { return each.wanted == wanted; };
       return !HasWindow(layer) && (std::ranges::any_of(layer.substitutes, is) ||
                                    layer.ran.find(wanted) != std::string::npos);
     };
-    of.first /= static_cast<double>(std::ranges::count_if(explain.layers, wants));
+    entry.second.first /= static_cast<double>(std::ranges::count_if(explain.layers, wants));
   }
   return shares;
 }

@@ -41,7 +41,7 @@ class StatusMatcher {
       : code_(code), message_(std::move(message)) {}
 
   // GoogleMock takes a class with this name as a matcher inside another: Not(IsOk()).
-  using is_gtest_matcher = void;
+  using is_gtest_matcher = void;  // NOLINT(readability-identifier-naming)
   template <typename T>
   bool MatchAndExplain(const T& value, std::ostream* os) const {
     return Matches(StatusOf(value), os);

@@ -107,8 +107,7 @@ Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines
   }
   if (interactive) std::fputc('\n', stderr);
   if (!status.ok() && status.code() != StatusCode::kCancelled) return status;
-  env->PrintJson(
-      {{"name", talker->name()}, {"turns", std::move(turns)}, {"interrupted", Interrupted()}});
+  env->PrintJson({{"name", talker->name()}, {"turns", turns}, {"interrupted", Interrupted()}});
   return Interrupted() ? ExitCode::kInterrupted : ExitCode::kOk;
 }
 

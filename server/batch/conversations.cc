@@ -20,12 +20,14 @@ bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginn
   return CommonLength(beginning, tokens) == beginning.size();
 }
 
+// REQUIRES: the part is not empty.
 size_t CountOf(std::span<const TokenId> part, std::span<const TokenId> tokens) {
   size_t count = 0;
-  for (auto rest = std::ranges::search(tokens, part); !rest.empty(); ++count) {
-    rest = std::ranges::search(rest.end(), tokens.end(), part.begin(), part.end());
+  for (auto rest = tokens.begin();; ++count) {
+    rest = std::search(rest, tokens.end(), part.begin(), part.end());
+    if (rest == tokens.end()) return count;
+    rest += static_cast<std::ptrdiff_t>(part.size());
   }
-  return count;
 }
 
 }  // namespace
