@@ -173,7 +173,7 @@ class InterruptTest(CliCase):
 
     @staticmethod
     def own_bytes(process):
-        """Resident, without pages of files: how much of a model's file is read says nothing here."""
+        """Resident, without pages of files, such as those of a model."""
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)
         return int(fields.get("RssAnon", "0 kB").split()[0]) << 10
