@@ -259,6 +259,30 @@ TEST_F(StoreSessionTest, SealsOfTenantsDoNotWaitForEachOther) {
   ATTNDB_EXPECT_OK(pending.Wait().status());
 }
 
+TEST_F(StoreSessionTest, StoresOfOneNameTakeItInTheOrderOfTheCalls) {
+  const auto session_of = [this](Tokens* all, uint64_t seed) {
+    Session session = NewSession();
+    Append(&session, all, 30, seed);
+    return session;
+  };
+  Tokens first_tokens, second_tokens, other_tokens;
+  Session first = session_of(&first_tokens, 1);
+  Session second = session_of(&second_tokens, 2);
+  Session other = session_of(&other_tokens, 3);
+  const StoreOptions named = {.name = "a", .replace = true};
+  const PendingStore stuck = StuckStore(&first, first_tokens, named);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore later,
+                              db_->StoreAsync(second, second_tokens, named));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore beside,
+                              db_->StoreAsync(other, other_tokens, {.name = "b"}));
+  ATTNDB_EXPECT_OK(beside.Wait().status());  // Another name waits for nobody.
+  EXPECT_FALSE(later.done());
+  release_.Set();
+  ATTNDB_EXPECT_OK(later.Wait().status());
+  ATTNDB_EXPECT_OK(stuck.Wait().status());
+  EXPECT_EQ(*db_->Tokens("a"), second_tokens);
+}
+
 // Has room for the K and V of some 6,000 tokens, of 576 bytes each.
 class TightStoreSessionTest : public StoreSessionTest {
  protected:

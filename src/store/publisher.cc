@@ -1,6 +1,7 @@
 #include "store/publisher.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "attndb/context_name.h"
@@ -39,23 +40,27 @@ StoreRequest DetachedBehind(const StoreRequest& request, size_t num_entries) {
 
 }  // namespace
 
-Result<Stored> Publisher::Store(const StoreRequest& asked) {
+Result<Stored> Publisher::Store(const StoreRequest& request) {
+  return StoreInPlace(request, nullptr);
+}
+
+Result<Stored> Publisher::StoreInPlace(const StoreRequest& asked, NameOrder::Place* place) {
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   std::optional<StoreRequest> detached = Detached(asked, kMinShare - 1);
   const StoreRequest& request = detached ? *detached : asked;
-  Result<Stored> stored = StoreOnce(request);
+  Result<Stored> stored = StoreOnce(request, place);
   const StatusCode code = stored.status().code();
   if (code == StatusCode::kCorruption || code == StatusCode::kFailedPrecondition) {
     const std::optional<StoreRequest> whole = WithoutLost(request);
-    return whole ? StoreOnce(*whole) : stored;
+    return whole ? StoreOnce(*whole, place) : stored;
   }
   if (code != StatusCode::kResourceExhausted) return stored;
   MakeRoom(request);
-  stored = StoreOnce(request);
+  stored = StoreOnce(request, place);
   if (stored.status().code() != StatusCode::kResourceExhausted || detached) return stored;
   // What shares no segment with others lets go all that they do not use.
   detached = Detached(asked, UINT64_MAX);
-  return detached ? StoreOnce(*detached) : stored;
+  return detached ? StoreOnce(*detached, place) : stored;
 }
 
 bool Publisher::SharesPart(const std::string& tenant, ContextId base,
@@ -142,14 +147,19 @@ void Publisher::Abandon(std::span<const SegmentRecord> sealed) {
 }
 
 void Publisher::StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done) {
-  writers_.Add([this, request = std::move(request), done = std::move(done)]() mutable {
-    Result<Stored> stored = Store(request);
+  MutexLock lock(&adding_);
+  auto place =
+      std::make_shared<NameOrder::Place>(order_.Enter(request.tenant, request.options.name));
+  writers_.Add([this, request = std::move(request), place = std::move(place),
+                done = std::move(done)]() mutable {
+    Result<Stored> stored = StoreInPlace(request, place.get());
+    place.reset();
     request = {};  // Before anybody is told, so that nothing is held for it any more.
     done(std::move(stored));
   });
 }
 
-Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
+Result<Stored> Publisher::StoreOnce(const StoreRequest& request, NameOrder::Place* place) {
   ATTNDB_RETURN_IF_ERROR(parts_.commits->Expire());
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant,
                           parts_.catalog->owners()->EnsureTenant(request.tenant));
@@ -167,6 +177,7 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelId model, parts_.catalog->owners()->EnsureModel(request.spec));
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<Sealed> sealed, SealTail(request, model));
+  if (place != nullptr) place->Await();
   Stored stored;
   {
     MutexLock lock(parts_.commits->mutex());

@@ -17,6 +17,7 @@
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/stats.h"
+#include "common/mutex.h"
 #include "derived/cache.h"
 #include "store/catalog/catalog.h"
 #include "store/catalog/prefix_index.h"
@@ -26,6 +27,7 @@
 #include "store/derived_objects.h"
 #include "store/drop_reserve.h"
 #include "store/merger.h"
+#include "store/name_order.h"
 #include "store/segment_registry.h"
 #include "store/settings.h"
 #include "store/space.h"
@@ -59,7 +61,8 @@ class Publisher {
   // Durable when it returns. What it merged is held by who has the request's chain: see
   // Uses::Sweep.
   Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // The same in a thread of the publisher's, which calls `done` in the end.
+  // The same in a thread of the publisher's, which calls `done` in the end. Stores that were asked
+  // for here under one name are published in the order of the calls.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
   // Writes the request's tail as a segment that no commit names yet: a later request has it among
   // `sealed`, at the end of its chain, or it is abandoned. REQUIRES: there is a tail.
@@ -110,7 +113,11 @@ class Publisher {
     ModelId model;
   };
 
-  Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
+  // `place`: among those who want the name; null: none, and it takes the name when it comes.
+  Result<Stored> StoreInPlace(const StoreRequest& request, NameOrder::Place* place)
+      ATTNDB_EXCLUDES(parts_.commits->mutex());
+  Result<Stored> StoreOnce(const StoreRequest& request, NameOrder::Place* place)
+      ATTNDB_EXCLUDES(parts_.commits->mutex());
   Result<bool> IsCutAlike(const StoreRequest& request) const;
   // Checks, before anything is written, what can be refused by then: as CheckStore.
   Status CheckRequest(const StoreRequest& request, const Tenant& tenant)
@@ -145,6 +152,10 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
 
   const Parts parts_;
+  NameOrder order_;
+  // Jobs are added in the order of their places, so that one which has begun waits for none that
+  // has not. Taken before all other mutexes.
+  Mutex adding_;
   Writers writers_;  // The last: their jobs use all others until they have ended.
 };
 
