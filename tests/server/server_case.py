@@ -133,9 +133,17 @@ class Stream:
                 return
             yield json.loads(text)
 
+    def chunks(self):
+        """Each event of an answer. An event that is an error is raised."""
+        for event in self.events():
+            if "error" in event:
+                raise HttpError(event["error"]["code"], self.response.headers,
+                                json.dumps(event).encode())
+            yield event
+
     def pieces(self):
         """The words of each event that has any."""
-        for event in self.events():
+        for event in self.chunks():
             for choice in event.get("choices", []):
                 text = choice.get("text") or choice.get("delta", {}).get("content")
                 if text:
@@ -273,7 +281,7 @@ class Server:
 
     def ask_streamed(self, messages, headers=(), **fields):
         with self.stream(messages, headers, **fields) as stream:
-            events = list(stream.events())
+            events = list(stream.chunks())
             choices = [choice for event in events for choice in event["choices"]]
             return Reply("".join(choice["delta"].get("content", "") for choice in choices),
                          choices[-1]["finish_reason"], events[-1]["usage"],
