@@ -7,18 +7,33 @@
 
 #include "common/check.h"
 #include "common/checked_math.h"
+#include "index/graph/distinct_keys.h"
 #include "index/graph/graph_builder.h"
 #include "index/graph/roar_builder.h"
 #include "index/graph/roar_growth.h"
 
 namespace attndb::index {
+namespace {
+
+GraphShape ShapeOf(const GraphSource& source) {
+  return {source.num_keys, source.keys.num_elements, source.keys.dtype};
+}
+
+}  // namespace
 
 uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
   return GraphLayout(HeaderFor(shape, GraphOptions().slot_bytes, shape.num_keys)).num_bytes;
 }
 
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
-  return Extend(source, {}, options);
+  DistinctKeys distinct(source);
+  if (distinct.all_differ()) return Extend(source, {}, options);
+  ATTNDB_ASSIGN_OR_RETURN(const GraphSource kinds, distinct.KindSource());
+  ATTNDB_ASSIGN_OR_RETURN(const GraphIndex graph, Extend(kinds, {}, options));
+  GraphHeader header = HeaderFor(ShapeOf(source), options.slot_bytes, source.num_keys);
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                          distinct.Expand(graph.view(), kMaxSlotIds, &header));
+  return Own(std::move(buffer), header);
 }
 
 Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const GraphRun> priors,
@@ -49,8 +64,17 @@ Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOp
   ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
   ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
   if (source.num_keys == 0) return GraphIndex();
+  DistinctKeys distinct(source);
   GraphHeader header;
-  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
+  if (distinct.all_differ()) {
+    ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
+    return Own(std::move(buffer), header);
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const GraphSource kinds, distinct.KindSource());
+  ATTNDB_ASSIGN_OR_RETURN(const GraphIndex graph, BuildRoar(kinds, options));
+  header = RoarHeaderFor(ShapeOf(source), options.max_degree);
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                          distinct.Expand(graph.view(), 2 * options.max_degree, &header));
   return Own(std::move(buffer), header);
 }
 

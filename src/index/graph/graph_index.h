@@ -47,6 +47,7 @@ class GraphIndex final : public KeyIndex {
   // Bytes that a graph of such keys takes at most, built with the usual slots.
   static uint64_t BytesFor(const GraphShape& shape);
 
+  // One of several equal keys stands for all while neighbours are chosen (distinct_keys.h).
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
 

@@ -1,0 +1,161 @@
+// Goal:   walks find their way among keys of which many are equal: a range holds all of its mass in
+//         whatever order it is walked, the k best are the k best, also behind a prefix; and a graph
+//         of keys that all differ is what it was.
+// Method: five distinct keys with 1,200 copies each, in several orders, by both graphs and one for
+//         each q head; against exact scores.
+// Replay: ATTNDB_SEED=17 ctest -R index_test
+#include "index/graph/distinct_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "index/graph/graph_test_util.h"
+#include "testing/matchers.h"
+#include "testing/seed.h"
+
+namespace attndb::index {
+namespace {
+
+using test::FloatRows;
+using test::kDim;
+using test::Workload;
+
+constexpr size_t kKinds = 5;
+constexpr size_t kCopies = 1200;
+constexpr uint32_t kNumKeys = kKinds * kCopies;
+
+enum class Order { kOneByOne, kInTurn, kRandom };
+constexpr Order kOrders[] = {Order::kOneByOne, Order::kInTurn, Order::kRandom};
+
+// Copies of a workload's first keys, with its queries.
+class Copies {
+ public:
+  explicit Copies(Order order)
+      : work_(kNumKeys, 600, attndb::test::SeedOr(57)), queries(work_.NewQueries(9)) {
+    Random random(attndb::test::SeedOr(58));
+    const std::vector<float> kinds(work_.keys.row(0), work_.keys.row(kKinds));
+    for (size_t i = 0; i < kNumKeys; ++i) {
+      const size_t kind = order == Order::kOneByOne ? i / kCopies
+                          : order == Order::kInTurn ? i % kKinds
+                                                    : random.Uniform(kKinds);
+      std::copy_n(kinds.data() + kind * kDim, kDim, work_.keys.row(i));
+    }
+  }
+
+  const FloatRows& keys() const { return work_.keys; }
+  GraphSource source() const { return work_.source(); }
+
+ private:
+  Workload work_;
+
+ public:
+  FloatRows queries;
+};
+
+std::vector<GraphIndex> Graphs(const GraphSource& source) {
+  std::vector<GraphIndex> graphs;
+  graphs.push_back(*GraphIndex::Build(source));
+  graphs.push_back(*GraphIndex::BuildRoar(source));
+  GraphSource of_head = source;
+  of_head.q_head = 1;
+  graphs.push_back(*GraphIndex::Build(of_head));
+  of_head.queries = {};
+  of_head.q_head = {};
+  graphs.push_back(*GraphIndex::Build(of_head));
+  return graphs;
+}
+
+TEST(DistinctKeysTest, ARangeHoldsAllCopies) {
+  for (const Order order : kOrders) {
+    const Copies copies(order);
+    for (const GraphIndex& graph : Graphs(copies.source())) {
+      for (const RangeWalk walk : {RangeWalk::kListOrder, RangeWalk::kBestFirst}) {
+        for (const size_t num_visible : {size_t{kNumKeys}, size_t{kNumKeys / 2}}) {
+          for (size_t i = 0; i < copies.queries.num_rows(); ++i) {
+            const float* const q = copies.queries.row(i);
+            const auto ranked = test::Ranked(copies.keys(), num_visible, q);
+            const float beta = 4;
+            const SearchSpec spec = {.kind = SearchKind::kRange,
+                                     .beta = beta,
+                                     .effort = 50,  // More would score all keys.
+                                     .range_walk = walk,
+                                     .list_threshold = 256};
+            const auto found =
+                test::SearchRows(graph, spec, copies.keys(), num_visible, q, 1)[0].keys;
+            const auto in_range = std::ranges::count_if(
+                ranked, [&](const auto& key) { return key.first >= ranked[0].first - beta; });
+            EXPECT_EQ(found.size(), static_cast<size_t>(in_range))
+                << "order " << static_cast<int>(order) << ", query " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DistinctKeysTest, TheBestCopiesAreFound) {
+  for (const Order order : kOrders) {
+    const Copies copies(order);
+    for (const GraphIndex& graph : Graphs(copies.source())) {
+      const SearchSpec spec = {.kind = SearchKind::kTopK, .k = 100, .effort = 100};
+      for (size_t i = 0; i < copies.queries.num_rows(); ++i) {
+        const float* const q = copies.queries.row(i);
+        const float best = test::Ranked(copies.keys(), kNumKeys, q)[0].first;
+        const auto found = test::SearchRows(graph, spec, copies.keys(), kNumKeys, q, 1)[0];
+        ASSERT_EQ(found.scores.size(), 100u);
+        for (const float score : found.scores) EXPECT_NEAR(score, best, 1e-4f);
+      }
+    }
+  }
+}
+
+// What is written can be read: every key can be reached, and no list names a key twice.
+TEST(DistinctKeysTest, GraphsOfCopiesAreValid) {
+  for (const Order order : kOrders) {
+    const Copies copies(order);
+    for (const GraphIndex& graph : Graphs(copies.source())) {
+      AlignedBuffer bytes = *AlignedBuffer::Allocate(graph.bytes().size());
+      std::ranges::copy(graph.bytes(), bytes.data());
+      const GraphShape shape = {kNumKeys, kDim, DType::kFloat32};
+      ATTNDB_EXPECT_OK(GraphIndex::Parse(bytes.span(), shape, "graph"));
+    }
+  }
+}
+
+TEST(DistinctKeysTest, KindsKeepTheirOrderAndQueriesTheirView) {
+  Workload work(6, 4, attndb::test::SeedOr(59));
+  for (const auto& [copy, of] : {std::pair<size_t, size_t>{2, 0}, {3, 1}, {5, 0}}) {
+    std::copy_n(work.keys.row(of), kDim, work.keys.row(copy));
+  }
+  GraphSource source = work.source();
+  const std::vector<uint32_t> tokens = {10, 12, 14, 16};  // Before keys 0, 2, 4 and behind all.
+  source.first_token = 10;
+  source.queries.tokens = tokens;
+  DistinctKeys distinct(source);
+  EXPECT_FALSE(distinct.all_differ());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphSource kinds, distinct.KindSource());
+  ASSERT_EQ(kinds.num_keys, 3u);  // Keys 0, 1 and 4.
+  const auto* const rows = static_cast<const float*>(kinds.keys.data);
+  for (const auto& [kind, key] : {std::pair<size_t, size_t>{0, 0}, {1, 1}, {2, 4}}) {
+    EXPECT_TRUE(std::equal(rows + kind * kDim, rows + (kind + 1) * kDim, work.keys.row(key)));
+  }
+  EXPECT_THAT(kinds.queries.tokens, ::testing::ElementsAre(10, 12, 12, 13));
+}
+
+TEST(DistinctKeysTest, KeysThatDifferInOneBitDiffer) {
+  Workload work(300, 30, attndb::test::SeedOr(60));
+  for (size_t i = 1; i < 300; ++i) {
+    std::copy_n(work.keys.row(0), kDim, work.keys.row(i));
+    work.keys.row(i)[i % kDim] = std::nextafter(work.keys.row(i)[i % kDim], 100.0f);
+    if (i >= kDim) work.keys.row(i)[0] += 0.01f * static_cast<float>(i);
+  }
+  EXPECT_TRUE(DistinctKeys(work.source()).all_differ());
+}
+
+}  // namespace
+}  // namespace attndb::index
