@@ -134,7 +134,8 @@ struct SearchCost {
   uint64_t rows_read = 0;      // Rows of K.
   uint64_t hops = 0;           // Reads that waited for the one before.
   uint64_t clusters = 0;       // Clusters, or blocks, whose keys were visited.
-  uint64_t full_scans = 0;     // Runs in which every visible key was scored, because they are few.
+  // Runs in which every visible key was scored, because they are few or estimates tell too little.
+  uint64_t full_scans = 0;
 };
 
 class KeyIndex {

@@ -4,6 +4,7 @@
 #ifndef ATTNDB_INDEX_MASS_CUT_H_
 #define ATTNDB_INDEX_MASS_CUT_H_
 
+#include <algorithm>
 #include <cstddef>
 
 #include "kernels/attention_state.h"
@@ -26,6 +27,12 @@ struct MassCut {
 // The highest cut whose weights sum to `need`, which is > 0; all, if they sum to less. Weights are
 // in [0, 1].
 MassCut FindMassCut(const float* weights, size_t num_weights, double need);
+
+// The share of the mass that a search by estimates for the share p is to hold at least, as
+// docs/plan.md states it.
+inline double LeastHeld(double p) { return std::max(0.85 * p, 2 * p - 1); }
+// The share that audits of such a search ask for: some more, as audits err.
+inline double LeastAudited(double p) { return std::max(0.9 * p, 1.75 * p - 0.75); }
 
 // log of the sum of exp(logit) over the scores; -inf if there are none. weights [num_scores] is
 // written.

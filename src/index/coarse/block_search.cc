@@ -19,6 +19,7 @@ BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       scores_(scratch_.Take<float>(call.num_q_rows * num_blocks_)),
       worth_(scratch_.Take<float>(num_blocks_)),
       selected_(scratch_.Take<uint32_t>(num_blocks_ + kernels::kSelectSlack)),
+      fair_(call, num_blocks_, &scratch_),
       listed_(call, num_keys_, &scratch_) {}
 
 size_t BlockSearch::CountBlocks(const IndexCall& call) {
@@ -63,11 +64,16 @@ void BlockSearch::ScoreBlocks() {
   cost_->keys_scored += num_blocks_ * call_.num_q_rows;
 }
 
+float BlockSearch::BestOf(size_t row) const {
+  return std::max(kernels::MaxScore(ScoresOf(row), num_blocks_), call_.best[row]);
+}
+
 void BlockSearch::RateByBest() {
   std::fill_n(worth_, num_blocks_, -kInfinity);
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
     const float* const scores = ScoresOf(r);
-    const float best = std::max(kernels::MaxScore(scores, num_blocks_), call_.best[r]);
+    const float best = BestOf(r);
+    fair_.SetBest(r, best);
     if (!std::isfinite(best)) continue;
     for (size_t i = 0; i < num_blocks_; ++i) worth_[i] = std::max(worth_[i], scores[i] - best);
   }
@@ -77,6 +83,7 @@ void BlockSearch::RateBySum() {
   std::fill_n(worth_, num_blocks_, 0.0f);
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
     const float* const scores = ScoresOf(r);
+    fair_.SetBest(r, BestOf(r));
     if (!std::isfinite(kernels::MaxScore(scores, num_blocks_))) continue;
     for (size_t i = 0; i < num_blocks_; ++i) worth_[i] += scores[i];
   }
@@ -88,8 +95,9 @@ size_t BlockSearch::NumKeysSelected() const {
   return count;
 }
 
-void BlockSearch::SelectBlocks() {
+void BlockSearch::SelectByWorth() {
   const size_t room = NumWanted(call_.spec, num_keys_);
+  num_selected_ = 0;
   if (room == num_keys_) {
     num_selected_ =
         kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, listed_.select_scratch());
@@ -102,6 +110,14 @@ void BlockSearch::SelectBlocks() {
                                         listed_.select_scratch());
     num_more = (room - std::min(room, NumKeysSelected())) / shape_.form.block_keys;
   }
+}
+
+void BlockSearch::SelectBlocks() {
+  const bool is_margin = shape_.form.summary == BlockSummary::kBounds;
+  do {
+    SelectByWorth();
+  } while (fair_.Feed({scores_, num_blocks_, worth_, is_margin}, {selected_, num_selected_},
+                      listed_.select_scratch()));
 }
 
 void BlockSearch::ListKeys() {

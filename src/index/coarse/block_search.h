@@ -4,7 +4,9 @@
 //          rows, of its bound minus the best score that the row knows of, as in pq/pq_index.h: so
 //          every row gets its best blocks, although others may have larger scores. By
 //          representatives it is the sum of the rows' scores, as InfLLM sums over heads. A row that
-//          is not finite does not count.
+//          is not finite does not count. If a row starves all the same, by ties of another row or
+//          because another row is much longer, it gets its share of the blocks first
+//          (fair_share.h).
 // Whole:   the blocks of most worth are selected whole, as long as another whole block fits into
 //          effort x k keys, but one at least. Hidden keys of the first and last visible block are
 //          left out.
@@ -21,6 +23,7 @@
 
 #include "index/coarse/block_keys.h"
 #include "index/coarse/listed_keys.h"
+#include "index/fair_share.h"
 
 namespace attndb::index {
 
@@ -50,8 +53,10 @@ class BlockSearch {
   void ForEachSelected(const F& f) const;
 
   void ScoreBlocks();
+  float BestOf(size_t row) const;
   void RateByBest();
   void RateBySum();
+  void SelectByWorth();
   void SelectBlocks();
   size_t NumKeysSelected() const;
   void ListKeys();
@@ -67,6 +72,7 @@ class BlockSearch {
   float* const worth_;        // [block]
   uint32_t* const selected_;  // Blocks, ascending.
   size_t num_selected_ = 0;
+  FairShare fair_;
   ListedKeys listed_;
 };
 

@@ -21,6 +21,9 @@ namespace {
 using test::Found;
 using test::TopicHead;
 
+// No row starves by it (fair_share_test.cc): its weights are nearly equal.
+constexpr kernels::LogitSpec kFlat = {1e-5f};
+
 constexpr BlockForm kPages = {.summary = BlockSummary::kBounds, .block_keys = 16};
 constexpr BlockForm kRepresented = {
     .summary = BlockSummary::kRepresentatives, .block_keys = 64, .num_representatives = 4};
@@ -118,7 +121,7 @@ TEST_P(BlockSearchTest, TheBlocksOfMostWorthAreSelectedWhole) {
     for (size_t step = 0; step < 4; ++step) {
       // A number that is no multiple of the block leaves its rest out.
       const auto k = static_cast<uint32_t>(7 * block - 1);
-      const IndexCall call = head_.Call({&run, 1}, step, {.k = k});
+      const IndexCall call = head_.Call({&run, 1}, step, {.k = k, .logit = kFlat});
       const Found found = test::Search(call);
       const Plain plain = PlainSelection(PlainWorth(*keys, call), k, block);
       for (const std::vector<uint32_t>& tokens : found.tokens) EXPECT_EQ(tokens, plain.tokens);
@@ -149,7 +152,7 @@ TEST_P(BlockSearchTest, ScoresAreExact) {
 TEST_P(BlockSearchTest, AnyNumberIsFound) {
   for (const BlockKeys* keys : both()) {
     const IndexRun run = head_.Run(*keys);
-    const IndexCall one = head_.Call({&run, 1}, 0, {.k = 1});
+    const IndexCall one = head_.Call({&run, 1}, 0, {.k = 1, .logit = kFlat});
     const Plain block = PlainSelection(PlainWorth(*keys, one), 1, keys->block_keys());
     const Found found = test::Search(one);
     for (const std::vector<uint32_t>& tokens : found.tokens) {

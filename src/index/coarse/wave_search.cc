@@ -22,6 +22,7 @@ WaveSearch::WaveSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       worth_(scratch_.Take<float>(num_clusters_)),
       weights_(scratch_.Take<float>(num_clusters_)),
       selected_(scratch_.Take<uint32_t>(num_clusters_ + kernels::kSelectSlack)),
+      fair_(call, num_clusters_, &scratch_),
       // There may be more clusters than keys in sight, and a selection is of both.
       listed_(call, std::max(num_keys_, num_clusters_), &scratch_) {}
 
@@ -67,6 +68,7 @@ void WaveSearch::Rate() {
       if (counts_[c] == 0) scores[c] = -kInfinity;
     }
     const float best = kernels::MaxScore(scores, num_clusters_);
+    fair_.SetBest(r, call_.best == nullptr ? best : std::max(best, call_.best[r]));
     if (!std::isfinite(best)) continue;
     const kernels::LogitSpec& logit = call_.spec.logit;
     kernels::ExpWeights(scores, num_clusters_, logit, kernels::LogitOf(best, logit), weights_);
@@ -79,18 +81,21 @@ void WaveSearch::Rate() {
 }
 
 // Keeps, of the first num_selected clusters of selected_, those of most worth that together hold
-// num_wanted visible keys, in this order. Returns how many; num_selected + 1 if all hold fewer.
+// num_wanted visible keys, in this order; of those of a starved row's share all. Returns how many;
+// num_selected + 1 if all hold fewer.
 size_t WaveSearch::TakeBest(size_t num_selected, size_t num_wanted) {
   std::sort(selected_, selected_ + num_selected, [&](uint32_t a, uint32_t b) {
     return worth_[a] > worth_[b] || (worth_[a] == worth_[b] && a < b);
   });
   size_t num_held = 0;
   size_t taken = 0;
-  while (num_held < num_wanted && taken < num_selected) num_held += counts_[selected_[taken++]];
+  while (taken < num_selected && (num_held < num_wanted || worth_[selected_[taken]] == kInfinity)) {
+    num_held += counts_[selected_[taken++]];
+  }
   return num_held < num_wanted ? num_selected + 1 : taken;
 }
 
-void WaveSearch::SelectClusters() {
+void WaveSearch::SelectByWorth() {
   const size_t num_wanted = NumWanted(call_.spec, num_keys_);
   // By the clusters' mean size; where the best are smaller, from more.
   size_t num_tried = std::min(num_clusters_, 16 + 2 * num_wanted * num_clusters_ / num_keys_);
@@ -102,6 +107,13 @@ void WaveSearch::SelectClusters() {
     num_tried = std::min(num_clusters_, 2 * num_tried);
   }
   std::sort(selected_, selected_ + num_selected_);
+}
+
+void WaveSearch::SelectClusters() {
+  do {
+    SelectByWorth();
+  } while (fair_.Feed({scores_, num_clusters_, worth_}, {selected_, num_selected_},
+                      listed_.select_scratch()));
 }
 
 void WaveSearch::ListKeys() {

@@ -2,7 +2,8 @@
 //
 // Group:   clusters are ranked once for all rows: a cluster's worth is its share of the softmax
 //          over the centroids' scores, summed over rows, as in RetroInfer. A row that is not finite
-//          does not count.
+//          does not count. A row whose best clusters are passed over gets its share of the clusters
+//          first (fair_share.h).
 // Keys:    as many clusters of most worth are taken as hold effort x k visible keys; these keys are
 //          scored exactly, and each row finds the k best of them.
 // Numbers: clusters are numbered through all runs. A cluster without a visible key is worth
@@ -18,6 +19,7 @@
 
 #include "index/coarse/listed_keys.h"
 #include "index/coarse/wave_keys.h"
+#include "index/fair_share.h"
 
 namespace attndb::index {
 
@@ -40,6 +42,7 @@ class WaveSearch {
   void CountVisible();
   void ScoreClusters();
   void Rate();
+  void SelectByWorth();
   void SelectClusters();
   size_t TakeBest(size_t num_selected, size_t num_wanted);
   void ListKeys();
@@ -55,6 +58,7 @@ class WaveSearch {
   float* const weights_;      // [cluster], of one row at a time.
   uint32_t* const selected_;  // Clusters, ascending in the end.
   size_t num_selected_ = 0;
+  FairShare fair_;
   ListedKeys listed_;
 };
 

@@ -78,7 +78,10 @@ void PqBuilder::EncodeBlock(size_t block, uint8_t* codes, float* bound) {
     const double norm = Norm({rows_.data() + i * num_channels, num_channels});
     const double residual_sq = std::max(norm * norm - 2 * double{gains[i]}, 0.0);
     const double rounding = num_roundings * 0x1p-23 * (norm * norm + largest_code_sq_) + underflow;
-    sum_residual_sq_ += residual_sq;
+    if (norm <= codebook_.longest) {
+      sum_residual_sq_ += residual_sq;
+      ++num_usual_;
+    }
     largest = std::max(largest, residual_sq + rounding);
     sum_bounds_ += residual_sq + rounding;  // NaN gets lost in a maximum.
   }
@@ -120,7 +123,7 @@ void PqBuilder::FindResidual(const uint8_t* codes, size_t i, float* residual) co
 
 double PqBuilder::MeasureError(const uint8_t* codes) const {
   const size_t num_channels = codebook_.num_channels;
-  const auto num_keys = static_cast<double>(source_.num_keys);
+  const auto num_keys = static_cast<double>(std::max<size_t>(num_usual_, 1));
   const std::vector<float> queries = TakeQueries();
   if (queries.empty()) {
     return std::sqrt(sum_residual_sq_ / num_keys / static_cast<double>(num_channels));
@@ -128,15 +131,20 @@ double PqBuilder::MeasureError(const uint8_t* codes) const {
   const size_t num_tried = std::min(source_.num_keys, kErrorKeys);
   std::vector<float> residual(num_channels);
   double sum = 0;
+  size_t num_usual = 0;
   for (size_t i = 0; i < num_tried; ++i) {
-    FindResidual(codes, i * source_.num_keys / num_tried, residual.data());
+    const size_t key = i * source_.num_keys / num_tried;
+    LoadPqKeys(source_, key, 1, residual.data());
+    if (Norm(residual) > codebook_.longest) continue;
+    ++num_usual;
+    FindResidual(codes, key, residual.data());
     for (size_t at = 0; at < queries.size(); at += num_channels) {
       const auto score = LaneSum<double>(
           num_channels, [&](size_t d) { return double{queries[at + d]} * double{residual[d]}; });
       sum += score * score;
     }
   }
-  const size_t num_scores = num_tried * (queries.size() / num_channels);
+  const size_t num_scores = std::max<size_t>(num_usual, 1) * (queries.size() / num_channels);
   return std::sqrt(sum / static_cast<double>(num_scores));
 }
 

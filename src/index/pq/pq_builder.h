@@ -37,8 +37,9 @@ class PqBuilder {
   const PqSource& source_;
   std::vector<float> rows_;     // Rows of one block.
   double largest_code_sq_ = 0;  // Largest squared norm of keys as codes may say them.
-  double sum_residual_sq_ = 0;
-  double sum_bounds_ = 0;  // NaN if any bound is.
+  double sum_residual_sq_ = 0;  // Sum over keys that are no outliers.
+  size_t num_usual_ = 0;        // Their number.
+  double sum_bounds_ = 0;       // NaN if any bound is.
 };
 
 }  // namespace attndb::index

@@ -126,6 +126,25 @@ PqTrainer::PqTrainer(const PqSource& source, const PqOptions& options)
     LoadPqKeys(source, i * source.num_keys / num_rows_, 1,
                sample_.data() + i * codebook_.num_channels);
   }
+  LeaveOutOutliers();
+}
+
+void PqTrainer::LeaveOutOutliers() {
+  const size_t width = codebook_.num_channels;
+  const auto norm_of = [&](size_t i) { return Norm({sample_.data() + i * width, width}); };
+  std::vector<double> norms(num_rows_);
+  for (size_t i = 0; i < num_rows_; ++i) norms[i] = norm_of(i);
+  const auto median = norms.begin() + static_cast<ptrdiff_t>(num_rows_ / 2);
+  std::ranges::nth_element(norms, median);
+  if (!(*median > 0)) return;
+  codebook_.longest = double{PqCodebook::kOutlierNorm} * *median;
+  size_t num_left = 0;
+  for (size_t i = 0; i < num_rows_; ++i) {
+    if (norm_of(i) > codebook_.longest) continue;
+    if (num_left != i) std::copy_n(&sample_[i * width], width, &sample_[num_left * width]);
+    ++num_left;
+  }
+  num_rows_ = num_left;
 }
 
 void PqTrainer::SetCentroid(size_t subspace, size_t entry, const float* x) {

@@ -10,6 +10,9 @@
 //          key that is furthest from its own centroid; where all keys lie on centroids it stays.
 //          With fewer keys than centroids, or equal keys, some centroids are equal, and codes name
 //          the first of them.
+// Outliers: keys of kOutlierNorm times the median norm or more are left out of the sample. One
+//          centroid for such a key would stretch the lookup tables of every q until all other keys
+//          had one score. Searches score such keys exactly (pq_index.h).
 // Bits:    the same for a seed, whatever the number of threads: each subspace is trained by itself,
 //          with random numbers of its own. They differ between instruction sets, as roundings do.
 // Errors:  kInvalidArgument: no such shape, or channels that are not a multiple of num_subspaces.
@@ -21,6 +24,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,6 +67,8 @@ struct PqOptions {
 void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows);
 
 struct PqCodebook {
+  static constexpr float kOutlierNorm = 32;
+
   kernels::CodebookView view() const {
     return {centroids.data(), half_squares.data(), num_channels, num_subspaces, bits};
   }
@@ -73,6 +79,8 @@ struct PqCodebook {
   size_t bits = 0;
   std::vector<float> centroids;     // As in CodebookView.
   std::vector<float> half_squares;  // Likewise.
+  // Keys of a larger norm are outliers.
+  double longest = std::numeric_limits<double>::infinity();
 };
 
 // Trains a codebook. Several threads may train subspaces, each subspace by one thread.
@@ -94,6 +102,7 @@ class PqTrainer {
  private:
   PqTrainer(const PqSource& source, const PqOptions& options);
 
+  void LeaveOutOutliers();
   void Seed(size_t subspace);
   // Assigns the sample; returns whether any key moved.
   bool Assign(size_t subspace, std::vector<uint8_t>* nearest, std::vector<float>* gains) const;

@@ -4,12 +4,17 @@
 // Group:   a key's worth is the largest, over q rows, of its estimate minus the best score that the
 //          row knows of: the weight that the key has in the head that needs it most, next to that
 //          head's largest. So one selection serves the group ([PQC] 3.2), and every head gets its
-//          best keys although others weigh more.
+//          best keys although others weigh more. If a head has so many keys of nearly its best
+//          worth that another head starves, that head gets its share first (fair_share.h).
 // Effort:  for top-k: effort times k keys are scored exactly, of which each row finds its k best;
 //          1, the default, is as published: all rows find the keys that were selected. For a range:
 //          the margin is widened by effort standard deviations of the codes' error. For a mass: the
 //          share that may be left out is divided by effort before keys are chosen by estimates; all
 //          rows find what was selected.
+// Outliers: keys of blocks whose codes leave out far more of a key than of others are scored
+//          exactly, besides those that are selected. Draws do not go by codes then.
+// Mass:    where the keys that were scored show that estimates do not tell what others weigh, all
+//          keys of the group are scored exactly.
 // Errors:  as KeyIndex.
 // Threads: as KeyIndex.
 // Source:  PQCache (arXiv:2407.12820) 3.2.
@@ -38,7 +43,8 @@ class PqIndex final : public KeyIndex, public WeighIndex {
   Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
                 SearchCost* cost) const override;
 
-  const WeighIndex* weighs() const override { return this; }
+  // Codes tell nothing of outliers, which may hold all the mass.
+  const WeighIndex* weighs() const override { return keys_.has_outliers() ? nullptr : this; }
   size_t WeighScratchBytes(size_t num_q_rows) const override;
   void Weigh(const WeighCall& call, void* scratch) const override;
   double WeighedBytes() const override { return keys_.ScanBytes(); }

@@ -81,6 +81,13 @@ Result<PqKeys> PqKeys::Parse(std::span<const std::byte> bytes, const PqShape& ex
   PqKeys keys(header, bytes);
   keys.code_norm_ = LargestCodeNorm({keys.Piece<float>(kPqHeaderBytes), nullptr,
                                      header.num_channels, header.num_subspaces, header.bits});
+  // The bounds of keys that are centroids are rounding errors alone.
+  constexpr double kRoundingPart = 0.05;
+  const double usual = double{kMostDeviations} *
+                       std::sqrt(static_cast<double>(header.num_channels)) * double{header.error};
+  const std::span blocks(keys.residuals(), kernels::NumWeightBlocks(header.num_keys));
+  keys.has_outliers_ =
+      double{*std::ranges::max_element(blocks)} > std::max(usual, kRoundingPart * keys.code_norm_);
   return keys;
 }
 

@@ -70,6 +70,13 @@ class PqKeys {
   // tables (TableRow::rounding_deviation).
   float ScoreError(float q_norm) const { return header_.error * q_norm; }
 
+  // The largest norm, in each block of 64 keys, of what the codes leave out.
+  const float* residuals() const { return Piece<float>(PqLayout(header_).bounds); }
+  // Whether some key is further from its code than normal errors ever are: by more than
+  // kMostDeviations deviations of a score's error, were q parallel to what is left out.
+  static constexpr float kMostDeviations = 16;
+  bool has_outliers() const { return has_outliers_; }
+
   // Prepares the q rows of a group: q [num_q_rows, num_channels] float32, rows q_stride elements
   // apart. memory, of QueryBytes, 64-byte aligned, is written and must live as long as the result.
   size_t QueryBytes(size_t num_q_rows) const;
@@ -105,6 +112,7 @@ class PqKeys {
   std::span<const std::byte> bytes_;
   // At least the norm of any key as its codes say it.
   double code_norm_ = 0;
+  bool has_outliers_ = false;
   AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
