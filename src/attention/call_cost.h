@@ -47,7 +47,8 @@ struct CallCost {
   uint64_t num_bounds = 0;
 
   // Pairs of row and q head that attended to all tokens instead, because their bound or their
-  // draw's error exceeded what is tolerated; and how often a group drew a row's sample again, a
+  // draw's error exceeded what is tolerated, or that scored all tokens exactly, because estimates
+  // might have missed a mass (mass_audit.h); and how often a group drew a row's sample again, a
   // larger one.
   uint64_t num_fallbacks = 0;
   uint64_t num_redraws = 0;

@@ -44,6 +44,14 @@ Status GroupScorer::Score(const HeadRun& run, TokenRange tokens, const GroupScor
   const TokenRange after = Intersect(tokens, {middle_.end, call_->call().num_tokens});
   ATTNDB_RETURN_IF_ERROR(ScoreExactly(run, before, place_of(before)));
   Estimate(run, inside, place_of(inside));
+  const TokenRange rows = {run.RowOf(inside.begin), run.RowOf(inside.end)};
+  for (const uint64_t block : run.estimates->outlier_blocks()) {
+    const uint64_t first = block * kernels::kWeightBlock;
+    const TokenRange piece = Intersect(rows, {first, first + kernels::kWeightBlock});
+    const TokenRange exact = {piece.begin + run.origin, piece.end + run.origin};
+    if (piece.begin == piece.end) continue;
+    ATTNDB_RETURN_IF_ERROR(ScoreExactly(run, exact, place_of(exact)));
+  }
   return ScoreExactly(run, after, place_of(after));
 }
 

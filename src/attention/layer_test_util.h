@@ -46,6 +46,8 @@ struct Shape {
   bool topics = false;  // Keys and values lie around a few topics, as those of real heads do.
   // [q head]: denominators that hold from little to nearly all of the mass.
   bool denominators = false;
+  float key_tail = 0.0f;      // Keys have log-normal sizes of this deviation.
+  bool has_long_key = false;  // The third key of each run is 3,000 times as long.
 };
 
 // K, V and q of one layer in float32, and their stored form cut into runs.
@@ -369,6 +371,13 @@ class Layer {
     }
   }
 
+  // The share of all mass, the denominator's among it, that the last call attended to.
+  double HeldShare(uint64_t row, uint32_t head) const {
+    double whole = 0;
+    Reference({}, row, head, &whole);
+    return std::exp(double{lse_[row * shape_.q_heads + head]} - whole);
+  }
+
   // Mean over q heads and rows of the relative error (norm) against float64 attention over all.
   double MeanErrorOfFull() {
     double sum = 0;
@@ -399,6 +408,7 @@ class Layer {
     std::vector<float> rows(n * dim);
     for (float& x : rows) x = normal(*random);
     if (shape_.topics) MoveToTopics(dim, random, &rows);
+    if (values == &k_values_) StretchKeys(dim, random, &rows);
     const size_t padded = kernels::RowElements(dim);
     AlignedBuffer stored = *AlignedBuffer::Allocate(n * padded * DTypeBytes(dtype_) + 64);
     kernels::ConvertRows(DType::kFloat32, rows.data(), dim, dtype_, stored.data(), padded, n, dim,
@@ -407,6 +417,15 @@ class Layer {
                          dim);
     values->insert(values->end(), rows.begin(), rows.end());
     return stored;
+  }
+
+  void StretchKeys(uint32_t dim, std::mt19937* random, std::vector<float>* rows) const {
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < rows->size(); i += dim) {
+      float size = shape_.key_tail == 0 ? 1.0f : std::exp(shape_.key_tail * normal(*random));
+      if (shape_.has_long_key && i == 2 * size_t{dim}) size = 3000;
+      for (uint32_t d = 0; d < dim; ++d) (*rows)[i + d] *= size;
+    }
   }
 
   // Moves rows close to one of a few topics, so that few bits tell them apart.

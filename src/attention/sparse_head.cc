@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "attention/call_util.h"
 #include "attention/static_tokens.h"
 #include "attention/value_remainder.h"
 #include "common/clock.h"
@@ -16,6 +17,11 @@ namespace attndb::attention {
 namespace {
 
 using kernels::StateRows;
+
+// Whether what a search over estimates holds has to be audited.
+bool IsAudited(const planner::LayerPlan& plan, const index::CriticalSearch& search) {
+  return plan.bits != 0 && search.share() > 0;
+}
 
 // What the searched scores are: exact, or off by the largest error of any run.
 index::SearchCall DescribeSearch(const HeadCall& call) {
@@ -43,6 +49,9 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
   if (size.plan->Bounds()) {
     scratch.spare = arena->Take<float>(size.k_padded);
     scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
+  }
+  if (IsAudited(*size.plan, *size.search)) {
+    scratch.audit = MassAuditScratch::Take(num_tokens, size.k_padded, arena);
   }
   if (!size.plan->Estimates()) return scratch;
   scratch.drawn = arena->Take<float>(num_tokens);
@@ -138,15 +147,57 @@ Result<size_t> SparseHead::Choose() {
   return num_chosen;
 }
 
-Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
+// Tokens of the middle; not the static ones, which a search that takes all that there is takes too.
+size_t SparseHead::Search(uint32_t* indices) const {
   const size_t found = call_.search->Search(search_, indices, scratch_.select);
-  // A search that takes all that there is takes hidden ones, too.
-  const size_t count = DropStatic(statics(), indices, found);
+  return DropStatic(statics(), indices, found);
+}
+
+bool SparseHead::HoldsMass(std::span<const uint32_t> chosen, const float* exact) const {
+  const TokenRange middle = call_.middle;
+  if (chosen.size() + num_static_ == middle.end - middle.begin) return true;
+  const double left = AuditLeftShare({.runs = call_.runs,
+                                      .bits = call_.plan->bits,
+                                      .q = call_.q,
+                                      .view = call_.view,
+                                      .middle = middle,
+                                      .chosen = chosen,
+                                      .exact = exact,
+                                      .logit = logit(),
+                                      .denominator_logit = search_.denominator_logit},
+                                     scratch_.audit);
+  return 1 - left >= index::LeastAudited(call_.search->share());
+}
+
+// From now on all scores are exact.
+Status SparseHead::ScoreMiddle() {
+  const index::ScoreView& view = call_.view;
+  for (const HeadRun& run : call_.runs) {
+    const TokenRange tokens = Intersect(run.tokens, call_.middle);
+    if (run.estimates == nullptr || tokens.begin == tokens.end) continue;
+    ATTNDB_RETURN_IF_ERROR(
+        ScoreRange(run, tokens, {call_.q, 0, 1}, {view.scores + tokens.begin, 0}, call_.rows));
+    cost_->num_candidates += tokens.end - tokens.begin;
+    cost_->bytes_touched += (tokens.end - tokens.begin) * run.k_bytes();
+  }
+  kernels::SummarizeScores(view.scores, view.num_tokens, logit(), view.maxima, view.sums);
+  view.Hide(statics());
+  search_.score_error = search_.score_shift = 0;
+  ++cost_->num_fallbacks;
+  return Status::Ok();
+}
+
+Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
+  const size_t count = Search(indices);
   if (search_.score_error == 0) return count;
   float* const exact = scratch_.chosen_scores;
   float* const scores = call_.view.scores;
   for (size_t i = 0; i < count; ++i) exact[i] = scores[indices[i]];
   ATTNDB_RETURN_IF_ERROR(ScoreExactly(indices, count, exact));
+  if (IsAudited(*call_.plan, *call_.search) && !HoldsMass({indices, count}, exact)) {
+    ATTNDB_RETURN_IF_ERROR(ScoreMiddle());
+    return Search(indices);
+  }
   for (size_t i = 0; i < count; ++i) {
     scores[indices[i]] = exact[i];
     call_.view.MarkChanged(indices[i]);

@@ -4,7 +4,9 @@
 //   0. Static tokens of the middle, if the plan has some (static_tokens.h), are scored exactly, and
 //      hidden from the steps that follow.
 //   1. The search chooses candidates in the middle. If their scores are estimates, they are scored
-//      exactly, and the search keeps those that are critical then.
+//      exactly, and the search keeps those that are critical then. A search by mass is audited
+//      (mass_audit.h): if it may hold less than index::LeastAudited, all tokens of the middle are
+//      scored exactly, and it searches again.
 //   2. Sinks, static and critical tokens and window are folded into the state, with the scores that
 //      they have.
 //   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
@@ -28,6 +30,7 @@
 #include "attention/arena.h"
 #include "attention/call_cost.h"
 #include "attention/listed_tokens.h"
+#include "attention/mass_audit.h"
 #include "attention/mass_bound.h"
 #include "attention/remainder.h"
 #include "attndb/result.h"
@@ -76,6 +79,7 @@ struct HeadScratch {
   float* drawn = nullptr;    // [num_tokens]: scores by which tokens were drawn.
   float* masses = nullptr;   // Masses of blocks.
   float* weights = nullptr;  // Weights of one block.
+  MassAuditScratch audit;    // If the search is audited.
 
   static HeadScratch Take(const HeadScratchSize& size, Arena* arena);
 };
@@ -101,6 +105,9 @@ class SparseHead {
   Result<size_t> FindCritical();
   Result<size_t> Choose();
   Result<size_t> ChooseCritical(uint32_t* indices);
+  size_t Search(uint32_t* indices) const;
+  bool HoldsMass(std::span<const uint32_t> chosen, const float* exact) const;
+  Status ScoreMiddle();
   // Bounds what the chosen tokens leave out; all of the mass if that is too much.
   Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);

@@ -55,6 +55,9 @@ class CriticalSearch {
   // Whether it reads the view's sums.
   virtual bool NeedsSums() const { return false; }
 
+  // The share of the mass that what it chooses is to hold; 0: it was not asked for a share.
+  virtual double share() const { return 0; }
+
   // Chooses candidates. REQUIRES: the view's summary is that of its scores.
   virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;
 

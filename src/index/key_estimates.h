@@ -70,6 +70,10 @@ class KeyEstimates {
 
   virtual size_t num_keys() const = 0;
 
+  // Blocks of 64 keys, ascending, whose estimates are off by far more than those of others, since
+  // one of their keys is far longer: scores of all keys there have to be exact ones.
+  virtual std::span<const uint32_t> outlier_blocks() const { return {}; }
+
   // Bytes that a scan at `bits` (4 or 8) reads per key.
   virtual uint64_t ScanBytes(uint32_t bits) const = 0;
 

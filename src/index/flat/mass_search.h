@@ -2,7 +2,8 @@
 //
 // Denominator: the denominator logit's weight, which belongs to no token, is part of the mass, as a
 //          sink's is: tokens need not bring what it holds.
-// Estimated scores: their shift makes the mass right in the mean; what was chosen is kept.
+// Estimated scores: their shift makes the mass right in the mean, if errors are about as large for
+//          all tokens; what was chosen is kept. attention/mass_audit.h tells what it holds.
 // Cost:    a pass over the blocks and one over the scores of blocks that hold a token heavy enough
 //          to matter (all lighter ones together weigh less than what may be left out).
 // Threads: constant after construction.
@@ -21,6 +22,7 @@ class MassSearch final : public CriticalSearch {
 
   size_t ScratchBytes(size_t num_visible) const override;
   bool NeedsSums() const override { return true; }
+  double share() const override { return p_; }
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
   size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                 void* scratch) const override;

@@ -66,13 +66,35 @@ uint64_t KeyPlanes::BytesFor(uint64_t num_keys, size_t num_channels) {
 Result<KeyPlanes> KeyPlanes::Build(const PlaneSource& source) {
   if (source.num_keys == 0) return KeyPlanes();
   ATTNDB_ASSIGN_OR_RETURN(const TransformChoice choice, ChooseTransform(source));
-  return PlaneBuilder(source, choice.kind, choice.vectors).Build(0, source.num_keys, choice.errors);
+  return BuildBy(choice, source);
 }
 
 Result<KeyPlanes> KeyPlanes::BuildWith(TransformId transform, const PlaneSource& source) {
   if (source.num_keys == 0) return KeyPlanes();
   ATTNDB_ASSIGN_OR_RETURN(const TransformChoice choice, TryTransform(source, transform));
-  return PlaneBuilder(source, choice.kind, choice.vectors).Build(0, source.num_keys, choice.errors);
+  return BuildBy(choice, source);
+}
+
+Result<KeyPlanes> KeyPlanes::BuildBy(const TransformChoice& choice, const PlaneSource& source) {
+  PlaneBuilder builder(source, choice.kind, choice.vectors);
+  ATTNDB_ASSIGN_OR_RETURN(KeyPlanes planes, builder.Build(0, source.num_keys, choice.errors));
+  planes.FindOutliers();
+  return planes;
+}
+
+void KeyPlanes::FindOutliers() {
+  // Blocks of usual keys differ by a factor of a few.
+  constexpr float kOutlierResiduals = 16;
+  const size_t num_blocks = kernels::NumWeightBlocks(header_.num_keys);
+  if (num_blocks == 0) return;
+  const auto* const blocks = Piece<PlaneBound>(layout_.bounds);
+  std::vector<float> residuals(num_blocks);
+  for (size_t b = 0; b < num_blocks; ++b) residuals[b] = blocks[b].residual4;
+  const auto median = residuals.begin() + static_cast<ptrdiff_t>(num_blocks / 2);
+  std::ranges::nth_element(residuals, median);
+  for (uint32_t b = 0; b < num_blocks; ++b) {
+    if (blocks[b].residual4 > kOutlierResiduals * *median) outliers_.push_back(b);
+  }
 }
 
 Result<KeyPlanes> KeyPlanes::Parse(const PlaneParts& parts, const PlaneShape& expected,
@@ -84,6 +106,7 @@ Result<KeyPlanes> KeyPlanes::Parse(const PlaneParts& parts, const PlaneShape& ex
         planes.Piece<float>(planes.layout_.bias),
         std::span(planes.Piece<double>(planes.layout_.frequency), header.num_pairs));
   }
+  planes.FindOutliers();
   return planes;
 }
 

@@ -33,6 +33,8 @@
 
 namespace attndb::index {
 
+struct TransformChoice;
+
 class KeyPlanes final : public KeyEstimates {
  public:
   KeyPlanes() = default;  // Has no keys.
@@ -61,6 +63,7 @@ class KeyPlanes final : public KeyEstimates {
   TransformId transform() const { return header_.transform; }
 
   size_t num_keys() const override { return header_.num_keys; }
+  std::span<const uint32_t> outlier_blocks() const override { return outliers_; }
   uint64_t ScanBytes(uint32_t bits) const override;
   float ScoreError(uint32_t bits, float q_norm) const override;
   EstimateQuery Prepare(const float* q, float* spare, std::byte* codes) const override;
@@ -92,9 +95,12 @@ class KeyPlanes final : public KeyEstimates {
  private:
   friend class PlaneBuilder;
 
+  static Result<KeyPlanes> BuildBy(const TransformChoice& choice, const PlaneSource& source);
+
   // Views parts that DecodePlaneParts accepted, or that a builder is about to fill.
   KeyPlanes(const PlaneHeader& header, const PlaneParts& parts);
 
+  void FindOutliers();
   const TransformKind& kind() const { return TransformOf(header_.transform); }
   bool has_block_means() const { return !kind().removes_bias; }
   template <typename T>
@@ -135,6 +141,7 @@ class KeyPlanes final : public KeyEstimates {
   PlaneParts parts_;
   AlignedBuffer buffer_;                    // Holds the parts, if they were built here.
   std::vector<float> signs_;                // Signs of the rotation.
+  std::vector<uint32_t> outliers_;          // As in outlier_blocks.
   std::shared_ptr<const RotaryBias> bias_;  // Null if the transform does not subtract it.
 };
 
