@@ -1,7 +1,8 @@
 // Goal:   on the heads of a real model AlayaDB's Algorithm 1 finds .99 of the mass of a DIPR set at
 //         the l0 that docs/design/001-indexes.md states, and at no smaller power of two; no key
 //         scores above the bound that Quest has of its page; what RetroInfer's clusters estimate is
-//         at most the mass that it stands for.
+//         at most the mass that it stands for; a mass that is searched by estimates is held, and
+//         few heads need exact scores for it.
 // Method: SmolLM2 goes on from the shipped text as the test `demo` stored it. Its q of the tokens
 //         of a question look back at the text: all q heads of nine layers, against float64 over K
 //         as it is held.
@@ -27,6 +28,7 @@
 #include "index/coarse/block_keys.h"
 #include "index/coarse/wave_keys.h"
 #include "index/coarse/wave_test_util.h"
+#include "index/mass_cut.h"
 #include "kernels/convert.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
@@ -173,6 +175,28 @@ class CapturedHeadsTest : public ::testing::Test {
                                            spec.num_kv_heads, spec.head_dim);
     };
     return session.ReadKv(layer->id, {0, n}, view(&layer->k), view(&layer->v));
+  }
+
+  // The logs of the softmax's sums of the text's attention, by row and q head.
+  static std::vector<float> Attend(const CapturedLayer& layer, const std::string& plan) {
+    std::vector<float> lse(layer.num_rows() * layer.spec.num_q_heads);
+    std::vector<float> out(layer.row_elements());
+    ATTNDB_EXPECT_OK(run_->session->SetPlan(plan));
+    for (size_t row = 0; row < layer.num_rows(); ++row) {
+      ATTNDB_EXPECT_OK(run_->session->Attend(
+          layer.id, layer.RowView(row),
+          MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1, layer.spec.num_q_heads,
+                                        layer.spec.head_dim),
+          lse.data() + row * layer.spec.num_q_heads));
+    }
+    return lse;
+  }
+
+  // The mass of a row's attention to the text, over all: exp(lse - exact lse).
+  static double HeldShare(const CapturedLayer& layer, const std::vector<float>& lse, size_t i) {
+    std::vector<double> logits = layer.scores[i];
+    for (double& logit : logits) logit *= layer.scale();
+    return std::exp(double{lse[i]} - LogSum(logits));
   }
 
   static std::unique_ptr<Run> run_;
@@ -370,24 +394,6 @@ class ClusterMassTest : public CapturedHeadsTest {
       }
     }
   }
-
-  // The logs of the softmax's sums of the text's attention, by row and q head.
-  static std::vector<float> Attend(const CapturedLayer& layer, const std::string& plan) {
-    std::vector<float> lse(layer.num_rows() * layer.spec.num_q_heads);
-    std::vector<float> out(layer.row_elements());
-    ATTNDB_EXPECT_OK(run_->session->SetPlan(plan));
-    for (size_t row = 0; row < layer.num_rows(); ++row) {
-      ATTNDB_EXPECT_OK(run_->session->Attend(
-          layer.id, layer.RowView(row),
-          MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1, layer.spec.num_q_heads,
-                                        layer.spec.head_dim),
-          lse.data() + row * layer.spec.num_q_heads));
-      for (const HeadExplain& head : run_->session->Explain(layer.id)->heads) {
-        EXPECT_GT(head.visited_mean, 0);
-      }
-    }
-    return lse;
-  }
 };
 
 TEST_F(ClusterMassTest, EachClusterWeighsAtLeastWhatItsMeanSays) {
@@ -415,13 +421,12 @@ TEST_F(ClusterMassTest, WhatIsEstimatedIsAtMostWhatWasNotSelected) {
     const std::vector<float> chosen = Attend(layer, "topk(k=64,index=wave,remainder=drop)");
     const std::vector<float> some = Attend(layer, "topk(k=64,index=wave)");
     const std::vector<float> all = Attend(layer, "topk(k=64,index=wave,remainder=clusters)");
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain explain, run_->session->Explain(layer.id));
+    for (const HeadExplain& head : explain.heads) EXPECT_GT(head.visited_mean, 0);
     for (size_t i = 0; i < all.size(); ++i) {
-      std::vector<double> logits = layer.scores[i];
-      for (double& logit : logits) logit *= layer.scale();
-      const double exact = LogSum(logits);
-      const double share_chosen = std::exp(double{chosen[i]} - exact);
-      const double share_some = std::exp(double{some[i]} - exact);
-      const double share_all = std::exp(double{all[i]} - exact);
+      const double share_chosen = HeldShare(layer, chosen, i);
+      const double share_some = HeldShare(layer, some, i);
+      const double share_all = HeldShare(layer, all, i);
       EXPECT_LE(share_chosen, share_some + kRounding);
       EXPECT_LE(share_some, share_all + kRounding);
       EXPECT_LE(share_all, 1 + kRounding) << "layer " << layer.id << " row and q head " << i;
@@ -431,6 +436,67 @@ TEST_F(ClusterMassTest, WhatIsEstimatedIsAtMostWhatWasNotSelected) {
   }
   std::printf("clusters estimate %.3f of the mass that is left out\n", estimated / left);
   EXPECT_GT(estimated, left / 4);  // Something is: a bound of nothing holds nothing.
+}
+
+// docs/plan.md, "How far p can be missed".
+class EstimatedMassTest : public CapturedHeadsTest {
+ protected:
+  struct Held {
+    double mean = 0;
+    double least = 1;
+    double missed_share = 0;  // Part of all pairs of row and q head that held less than LeastHeld.
+    double exact_share = 0;   // Part of all pairs that ran by exact scores.
+  };
+
+  // Pairs that ran by exact scores, since the session began.
+  static double NumExact(const CapturedLayer& layer) {
+    double count = 0;
+    const LayerExplain explain = *run_->session->Explain(layer.id);
+    for (const HeadExplain& head : explain.heads) {
+      count +=
+          static_cast<double>(head.num_fallbacks + head.num_full_scans * layer.spec.group_size());
+    }
+    return count;
+  }
+
+  static Held Hold(double p, const std::string& how) {
+    const std::string plan = "mass(p=" + std::to_string(p) + "," + how + ")";
+    Held held;
+    double num_pairs = 0;
+    for (const CapturedLayer& layer : run_->layers) {
+      const double num_exact = NumExact(layer);
+      const std::vector<float> lse = Attend(layer, plan);
+      held.exact_share += NumExact(layer) - num_exact;
+      num_pairs += static_cast<double>(lse.size());
+      for (size_t i = 0; i < lse.size(); ++i) {
+        const double share = HeldShare(layer, lse, i);
+        held.mean += share;
+        held.least = std::min(held.least, share);
+        held.missed_share += share < index::LeastHeld(p) - 1e-4 ? 1 : 0;
+      }
+    }
+    held.mean /= num_pairs;
+    held.exact_share /= num_pairs;
+    held.missed_share /= num_pairs;
+    std::printf("%s: holds %.4f, %.4f at least; of %.0f: %.2f %% ran exactly, %.3f %% missed\n",
+                plan.c_str(), held.mean, held.least, num_pairs, 100 * held.exact_share,
+                100 * held.missed_share);
+    return held;
+  }
+};
+
+// Audits must not make plans of a real model slow: nearly all heads run by estimates.
+TEST_F(EstimatedMassTest, IsHeldAndFewHeadsRunExactly) {
+  ATTNDB_ASSERT_OK(run_->db->Build("handbook", "pq").status());
+  for (const double p : {0.5, 0.9, 0.95, 0.99}) {
+    EXPECT_EQ(Hold(p, "bits=exact").missed_share, 0) << p;
+    for (const char* const how : {"bits=8", "bits=4", "index=pq"}) {
+      const Held held = Hold(p, how);
+      EXPECT_GE(held.mean, p) << p << how;
+      EXPECT_LE(held.missed_share, 0.002) << p << how;
+      EXPECT_LE(held.exact_share, 0.05) << p << how;
+    }
+  }
 }
 
 }  // namespace
