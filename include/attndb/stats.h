@@ -163,7 +163,8 @@ struct HeadExplain {
   double mass_bound = -1;
   double out_bound = -1;
   // Pairs of row and q head that attended to all tokens instead, because their bound or their
-  // draw's estimated error was too large; and draws that the group repeated with a larger sample.
+  // draw's estimated error was too large, or that scored all tokens exactly, because a mass by
+  // estimates might have missed its share; and draws that the group repeated with a larger sample.
   uint64_t num_fallbacks = 0;
   uint64_t num_redraws = 0;
   // Bounds for the newest row of the last Attend, by q head of the group.

@@ -178,7 +178,8 @@ class HeadExplain:
     mass_bound: float
     out_bound: float
     # Pairs of row and q head that attended to all tokens instead, because their bound or their
-    # draw's estimated error was too large; and draws that the group repeated with a larger sample.
+    # draw's estimated error was too large, or that scored all tokens exactly, because a mass by
+    # estimates might have missed its share; and draws that the group repeated with a larger sample.
     num_fallbacks: int
     num_redraws: int
     # Bounds for the newest row of the last attend, by q head of the group.

@@ -144,7 +144,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           Percent(left),
           Percent(mass_bound),
           out_bound.count == 0 ? "-" : Number(out_bound.Mean(), 4),
-          mass_bound.count + error.count == 0 ? "-" : std::to_string(sum.num_fallbacks)};
+          mass_bound.count + error.count + sum.num_fallbacks == 0
+              ? "-"
+              : std::to_string(sum.num_fallbacks)};
 }
 
 // What each head runs; layers whose heads run the same are folded.
