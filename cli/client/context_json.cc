@@ -171,6 +171,14 @@ void ReadLists(Reader* reader, ContextInfo* context) {
   });
 }
 
+void ReadTextLayout(Reader* reader, TextLayout* layout) {
+  std::string text;
+  reader->Read("text_layout", &text);
+  Result<TextLayout> parsed = TextLayout::Parse(text);
+  if (!parsed.ok()) return reader->Refuse("text_layout");
+  *layout = *std::move(parsed);
+}
+
 }  // namespace
 
 Result<ContextInfo> ContextFromJson(const Json& json) {
@@ -205,6 +213,7 @@ Result<ContextInfo> ContextFromJson(const Json& json) {
   reader.Read("num_dropped", &context.num_dropped);
   ReadDType(&reader, &context.kv_dtype);
   ReadFingerprint(&reader, &context.fingerprint);
+  ReadTextLayout(&reader, &context.text_layout);
   ReadLists(&reader, &context);
   ATTNDB_RETURN_IF_ERROR(reader.status());
   return context;

@@ -32,6 +32,7 @@ ContextInfo Whole() {
   context.pinned = true;
   context.expired = true;
   context.damaged = true;
+  context.text_layout = {TextForm::kDocument, {{TextRole::kUser, {3, 2048}}}};
   context.first_position = 5;
   context.kv_dtype = DType::kBFloat16;
   context.unrotated_keys = true;

@@ -133,6 +133,10 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
     pairs.emplace_back("first position", std::to_string(context.first_position));
   }
   if (!context.rope_scaling.empty()) pairs.emplace_back("RoPE scaling", context.rope_scaling);
+  if (context.text_layout.form != TextForm::kUnknown) {
+    const std::string layout = context.text_layout.ToString();
+    pairs.emplace_back("text", layout.substr(0, layout.find(' ')));
+  }
   if (context.num_dropped > 0) pairs.emplace_back("dropped", DroppedText(context));
   if (context.damaged) pairs.emplace_back("state", "DAMAGED: it is not served");
   std::string heads;

@@ -150,6 +150,7 @@ typedef struct attndb_store_options {
   int32_t has_ttl;
   int64_t ttl_seconds; /* Only if has_ttl. */
   int32_t pin;
+  const char* text_layout; /* TextLayout as text: "document user:3-90". NULL = unknown. */
 } attndb_store_options;
 
 /* FindHead of find.h. */

@@ -53,7 +53,9 @@ struct KvFileContents {
   std::vector<LayerId> layers;
   uint64_t num_queries = 0;  // Each layer has q of so many last tokens.
   DType query_dtype = DType::kFloat32;
-  // Notes for people; attndb does not interpret them. Keys of [a-z0-9_], values in UTF-8.
+  TextLayout text_layout;  // What the text is to a chat template.
+  // Notes for people; attndb does not interpret them. Keys of [a-z0-9_], but not
+  // "attndb_text_layout", and values in UTF-8.
   std::map<std::string, std::string> notes;
 
   bool is_complete() const { return layers.size() == spec.layers.size(); }

@@ -123,6 +123,8 @@ struct StoreOptions {
   // Time to live since the last access; none = for ever. See DB::SetTtl.
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;  // Never evicted, never expired.
+  // Kept with the context, and given back by Describe.
+  TextLayout text_layout;
 };
 
 struct RoomOptions {

@@ -60,7 +60,8 @@ struct ATTNDB_EXPORT ContextInfo {
   bool pinned = false;
   // Its time to live was over when this was read: it is not served, and goes with the next write.
   bool expired = false;
-  bool damaged = false;  // It needs tokens of a segment that are damaged: it is not served.
+  bool damaged = false;    // It needs tokens of a segment that are damaged: it is not served.
+  TextLayout text_layout;  // StoreOptions::text_layout. In Describe alone.
   int64_t first_position = 0;
   DType kv_dtype = DType::kFloat16;
   bool unrotated_keys = false;  // ModelSpec::unrotated_keys.

@@ -4,12 +4,15 @@
 #ifndef ATTNDB_TYPES_H_
 #define ATTNDB_TYPES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attndb/dtype.h"
 #include "attndb/export.h"
+#include "attndb/result.h"
 #include "attndb/status.h"
 
 namespace attndb {
@@ -36,6 +39,41 @@ struct Cut {
   // at.
   std::vector<TokenRange> dropped;
   friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+// What the text of a context is to a chat template.
+enum class TextForm : uint8_t {
+  kUnknown,   // Nobody has said.
+  kRaw,       // Text alone.
+  kDocument,  // The last message is the user's, and is not ended.
+  kDialogue,  // The text ends inside or behind a reply.
+};
+
+enum class TextRole : uint8_t { kSystem, kUser, kAssistant, kOther };
+
+// The tokens of a message's own words.
+struct TextMessage {
+  TextRole role = TextRole::kUser;
+  TokenRange tokens;
+  friend bool operator==(const TextMessage&, const TextMessage&) = default;
+};
+
+// Which tokens of a context are whose words; all others are the chat template's. The engine's side
+// says it when it stores a context, and takes it when it goes on from one: the ids alone can't
+// tell where a template's marks are words.
+struct ATTNDB_EXPORT TextLayout {
+  static constexpr size_t kMaxMessages = 2048;
+
+  TextForm form = TextForm::kUnknown;
+  std::vector<TextMessage> messages;  // In order, none empty. kUnknown and kRaw have none.
+
+  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown.
+  std::string ToString() const;
+  // Reads what ToString writes, and nothing else. Errors: kInvalidArgument.
+  static Result<TextLayout> Parse(std::string_view text);
+  // Errors: kInvalidArgument: not of a context of `num_tokens` tokens.
+  Status Validate(uint64_t num_tokens) const;
+  friend bool operator==(const TextLayout&, const TextLayout&) = default;
 };
 
 // How the engine lays out the two channels that one rotary angle turns.

@@ -300,14 +300,14 @@ class DB:
         drop_base: bool = False,
         ttl: Ttl = None,
         pin: bool = False,
+        text_layout: str = "",
     ) -> int:
         """Seals the session's tail and makes its tokens a context; durable when it returns.
 
         ``tokens``: the ids of all tokens that the session holds. Returns the context's id. The
         session goes on upon it with an empty tail. ``replace``: take the name from the context that
         has it, and drop that one. ``drop_base``: drop the unnamed context that the session went on
-        from. ``ttl``: since the last access: seconds, timedelta or ``"7d"``. ``pin``: never
-        evicted.
+        from. ``ttl``: since the last use. ``pin``: never evicted. ``text_layout``: ContextInfo's.
 
         Raises InvalidArgumentError (tokens differ in number or from the stored prefix),
         AlreadyExistsError, FailedPreconditionError (inside a step), ResourceExhaustedError (disk
@@ -321,6 +321,7 @@ class DB:
             drop_base=drop_base,
             ttl=seconds_of(ttl),
             pin=pin,
+            text_layout=text_layout,
         )
 
     def store_async(
@@ -333,12 +334,13 @@ class DB:
         drop_base: bool = False,
         ttl: Ttl = None,
         pin: bool = False,
+        text_layout: str = "",
     ) -> Future[int]:
         """:meth:`store` behind the session: the future's result is the context's id.
 
-        What the session holds now will be durable; the session may be used and closed meanwhile. In
-        its first step after the store has ended it moves to the stored context. ``close`` waits for
-        what was submitted. Raises what needs no disk at once; the future raises the rest.
+        What the session holds now will be durable. The session may be used and closed meanwhile; it
+        moves to the stored context in its first step after that. ``close`` waits for what was
+        submitted. Raises what needs no disk at once; the future raises the rest.
         """
         pending = self._core.store_async(
             session._core,
@@ -348,6 +350,7 @@ class DB:
             drop_base=drop_base,
             ttl=seconds_of(ttl),
             pin=pin,
+            text_layout=text_layout,
         )
         return self._family.submit(pending.wait)
 

@@ -91,6 +91,9 @@ class ContextInfo:
     cuts: tuple[Cut, ...]
     num_dropped: int  # Tokens that have left, of num_tokens. Filled by describe only.
     segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
+    # What the text is to a chat template, and whose words its tokens are, as store was told:
+    # "document user:3-90"; "" = not known. Filled by describe only.
+    text_layout: str = ""
 
 
 def contexts_html(title: str, contexts: Sequence[ContextInfo]) -> str:

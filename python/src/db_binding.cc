@@ -121,20 +121,21 @@ Dict CheckRoom(const PyDb& self, nb::handle spec, const Ids& tokens, int64_t fir
 }
 
 int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std::string& name,
-              bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin) {
+              bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin,
+              const std::string& text_layout) {
   const auto db = self.Get();
   const PySession::Use use(session);
-  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin);
+  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout);
   auto id = Unlocked([&] { return db->Store(*use, Span(tokens), options); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
 PendingStore StoreAsync(const PyDb& self, PySession& session, const Ids& tokens,
                         const std::string& name, bool replace, bool drop_base,
-                        std::optional<int64_t> ttl, bool pin) {
+                        std::optional<int64_t> ttl, bool pin, const std::string& text_layout) {
   const auto db = self.Get();
   const PySession::Use use(session);
-  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin);
+  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout);
   return Unwrap(Unlocked([&] { return db->StoreAsync(*use, Span(tokens), options); }));
 }
 
@@ -271,9 +272,13 @@ std::shared_ptr<const DB> PyDb::Get() const {
 }
 
 StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
-                            std::optional<int64_t> ttl, bool pin) {
-  StoreOptions options = {
-      .name = name, .replace = replace, .drop_base = drop_base, .ttl = std::nullopt, .pin = pin};
+                            std::optional<int64_t> ttl, bool pin, const std::string& text_layout) {
+  StoreOptions options = {.name = name,
+                          .replace = replace,
+                          .drop_base = drop_base,
+                          .ttl = std::nullopt,
+                          .pin = pin,
+                          .text_layout = Unwrap(TextLayout::Parse(text_layout))};
   if (ttl.has_value()) options.ttl = std::chrono::seconds(*ttl);
   return options;
 }
@@ -376,10 +381,11 @@ void BindDb(nb::module_& module) {
       .def("check_room", CheckRoom, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
            nb::arg("first_position"), nb::arg("checkpoint_tokens"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
-           nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
+           nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"),
+           nb::arg("text_layout"))
       .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),
            nb::arg("name"), nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(),
-           nb::arg("pin"))
+           nb::arg("pin"), nb::arg("text_layout"))
       .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
            nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
            nb::arg("ttl").none(), nb::arg("pin"))

@@ -40,9 +40,10 @@ class PyDb {
   std::shared_ptr<const DB> db_;
 };
 
-// `ttl` in seconds; none = for ever.
+// `ttl` in seconds; none = for ever. Throws if `text_layout` is no TextLayout; "" = unknown.
 StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
-                            std::optional<int64_t> ttl, bool pin);
+                            std::optional<int64_t> ttl, bool pin,
+                            const std::string& text_layout = "");
 
 // REQUIRES: BindSession was called.
 void BindDb(nanobind::module_& module);

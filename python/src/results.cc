@@ -199,6 +199,7 @@ Dict ToDict(const ContextInfo& info) {
   dict["pinned"] = info.pinned;
   dict["expired"] = info.expired;
   dict["damaged"] = info.damaged;
+  dict["text_layout"] = info.text_layout.ToString();
   dict["first_position"] = info.first_position;
   dict["kv_dtype"] = DTypeName(info.kv_dtype);
   dict["unrotated_keys"] = info.unrotated_keys;

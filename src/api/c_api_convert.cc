@@ -216,6 +216,7 @@ Result<StoreOptions> ToStoreOptions(const attndb_store_options* options) {
   to.drop_base = from.drop_base != 0;
   if (from.has_ttl != 0) to.ttl = std::chrono::seconds(from.ttl_seconds);
   to.pin = from.pin != 0;
+  ATTNDB_ASSIGN_OR_RETURN(to.text_layout, TextLayout::Parse(TextOf(from.text_layout)));
   return to;
 }
 

@@ -171,6 +171,11 @@ TEST(CApiConvertTest, EveryOptionOfACallArrives) {
   ASSERT_TRUE(stored.ok());
   EXPECT_TRUE(stored->replace && stored->drop_base && stored->pin);
   EXPECT_EQ(stored->ttl, std::chrono::seconds(60));
+  EXPECT_EQ(stored->text_layout, TextLayout());
+  store.text_layout = "document user:3-90";
+  EXPECT_EQ(ToStoreOptions(&store)->text_layout.ToString(), "document user:3-90");
+  store.text_layout = "novel";
+  EXPECT_EQ(ToStoreOptions(&store).status().code(), StatusCode::kInvalidArgument);
 
   auto compact = Zeroed<attndb_compact_options>();
   compact.segment_tokens = 4096;

@@ -41,6 +41,7 @@ JsonText JsonOf(const ContextInfo& c) {
        {"pinned", c.pinned},
        {"expired", c.expired},
        {"damaged", c.damaged},
+       {"text_layout", c.text_layout.ToString()},
        {"first_position", c.first_position},
        {"kv_dtype", DTypeName(c.kv_dtype)},
        {"unrotated_keys", c.unrotated_keys},

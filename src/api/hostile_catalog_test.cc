@@ -32,7 +32,8 @@ class HostileCatalogTest : public DBFixture {
     ATTNDB_EXPECT_OK(db_->WaitForBackground());
     Open({.background_builds = false});
     StoreChain("chat", std::vector<uint64_t>{60, 50, 40}, 2);
-    ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc"}));
+    const TextLayout layout = {TextForm::kDocument, {{TextRole::kUser, {2, 10}}}};
+    ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc", .text_layout = layout}));
     ATTNDB_EXPECT_OK(
         StoreTokens(Concat(std::span(doc_).first(70), ToyModel::Tokens(30, 6)), {.name = "fork"}));
     ATTNDB_EXPECT_OK(StoreTokens(ToyModel::Tokens(90, 7), {.ttl = std::chrono::hours(1)}));

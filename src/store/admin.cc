@@ -97,6 +97,7 @@ Result<ContextInfo> Admin::Describe(const std::string& tenant, std::string_view 
   ATTNDB_RETURN_IF_ERROR(NoteLostFiles(&detail));
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, ModelOf(record.tenant, record.model));
   ContextInfo info = InfoOf(detail, spec);
+  ATTNDB_ASSIGN_OR_RETURN(info.text_layout, parts_.catalog->contexts()->TextOf(record));
   // A walk over the context's path: merging, which describes contexts too, does without it.
   ATTNDB_ASSIGN_OR_RETURN(History history, parts_.catalog->contexts()->HistoryOf(record.id));
   for (const Cut& cut : history.cuts) {

@@ -208,6 +208,7 @@ Result<bool> Publisher::IsCutAlike(const StoreRequest& request) const {
 Status Publisher::CheckRequest(const StoreRequest& request, const Tenant& tenant) {
   MutexLock lock(parts_.commits->mutex());
   ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request));
+  ATTNDB_RETURN_IF_ERROR(request.options.text_layout.Validate(request.tokens.size()));
   if (request.num_new() == 0) return Status::Ok();
   const uint64_t num_new = request.tokens.size() - request.num_shared();
   const uint64_t kv_bytes = num_new * storage::BytesPerToken(ShapeOf(request.spec));
@@ -300,6 +301,7 @@ PublishRequest Publisher::PublishOf(const StoreRequest& request, const Owner& ow
   publish.drop_base = options.drop_base;
   publish.ttl = options.ttl;
   publish.pin = options.pin;
+  publish.text_layout = options.text_layout;
   publish.new_segments = request.sealed;
   return publish;
 }
@@ -308,6 +310,7 @@ Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
   ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("import"));
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckTtl(request.options.ttl));
+  ATTNDB_RETURN_IF_ERROR(request.options.text_layout.Validate(request.tokens.size()));
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
   ATTNDB_RETURN_IF_ERROR(CheckName(owner, request));
   const std::vector<SegmentId> kept = SegmentsOf(request.chain);

@@ -83,7 +83,8 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
   // The id of a held context. From version 6 of the catalog on they are of each tenant's own: the
   // third context is the other tenant's first.
   static int64_t IdOf(size_t idx) {
-    const bool is_own = std::string(GetParam().version) == "0.1/catalog6";
+    const std::string version = GetParam().version;
+    const bool is_own = version == "0.1/catalog6" || version == "0.1/catalog7";
     return static_cast<int64_t>(is_own && idx == 2 ? 1 : idx + 1);
   }
 
@@ -359,7 +360,8 @@ INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
                                            Left{"0.1", DenominatorStore, kByIndexes},
                                            Left{"0.1", IndexStore, kByMoreIndexes},
                                            Left{"0.1/catalog5", PlainStore, kByPlanes},
-                                           Left{"0.1/catalog6", PlainStore, kByPlanes}),
+                                           Left{"0.1/catalog6", PlainStore, kByPlanes},
+                                           Left{"0.1/catalog7", PlainStore, kByPlanes}),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeOfIndexesTest,
                          ::testing::Values(Left{"0.0", IndexStore, kByMoreIndexes},

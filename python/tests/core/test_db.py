@@ -23,7 +23,7 @@ from core_steps import NUM_LAYERS, Steps
 def stored(db: attndb.DB, spec: attndb.ModelSpec, steps: Steps, name: str, length: int) -> int:
     session, _ = db.create_session(spec, steps.ids)
     steps.run(session, len(session), length)
-    return db.store(session, steps.ids[:length], name=name)
+    return db.store(session, steps.ids[:length], name=name, text_layout=f"document user:3-{length}")
 
 
 def test_lists_describes_pins_expires_and_drops(
@@ -41,6 +41,7 @@ def test_lists_describes_pins_expires_and_drops(
     np.testing.assert_array_equal(db.tokens("b"), steps.ids[:70])
     db.pin("a")
     db.set_ttl("b", timedelta(hours=2))
+    assert db.describe("a").text_layout == "document user:3-50"
     assert db.describe("a").pinned and db.describe("b").ttl == timedelta(hours=2)
     db.set_ttl("b", None)
     assert db.describe("b").ttl is None

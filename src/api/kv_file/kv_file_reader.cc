@@ -219,6 +219,8 @@ Result<ContextId> KvFileReader::Import(const DB& db, const KvFileImportOptions& 
                                      .cuts = file.cuts,
                                      .first_position = file.first_position,
                                      .store = options.store};
+  if (request.store.text_layout.form == TextForm::kUnknown)
+    request.store.text_layout = file.text_layout;
   if (options.progress) {
     request.progress = [&](uint64_t tokens_done, uint64_t tokens_total) {
       const uint64_t token_bytes = spec.KvBytesPerToken();

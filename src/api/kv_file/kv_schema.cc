@@ -24,6 +24,8 @@ namespace {
 constexpr std::string_view kFormat = "attndb.kv";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kNotePrefix = "note.";
+// A note to builds that do not know it.
+constexpr std::string_view kTextLayoutKey = "note.attndb_text_layout";
 constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As a session.
 constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As SessionOptions.
 constexpr size_t kMaxNotes = 64;
@@ -165,6 +167,9 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
   if (const auto captured = metadata.Find("captured_layers")) {
     ATTNDB_ASSIGN_OR_RETURN(contents.layers, ParseLayerList(*captured, contents.spec.num_layers()));
   }
+  if (const auto text = metadata.Find(std::string(kTextLayoutKey))) {
+    ATTNDB_ASSIGN_OR_RETURN(contents.text_layout, TextLayout::Parse(*text));
+  }
   ATTNDB_ASSIGN_OR_RETURN(contents.notes, metadata.Notes());
   return contents;
 }
@@ -259,6 +264,7 @@ Status CheckContents(const KvFileContents& contents) {
                    ", expected 0 to " + std::to_string(kMaxPosition));
   }
   ATTNDB_RETURN_IF_ERROR(store::CheckCuts(contents.cuts, contents.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(contents.text_layout.Validate(contents.tokens.size()));
   if (contents.num_queries > contents.tokens.size()) {
     return Invalid("q of " + Counted(contents.num_queries, "token") + ", but there are " +
                    FormatCount(contents.tokens.size()));
@@ -273,7 +279,7 @@ Status CheckContents(const KvFileContents& contents) {
   }
   for (const auto& [key, value] : contents.notes) {
     const bool is_key =
-        !key.empty() && key.size() <= 64 &&
+        !key.empty() && key.size() <= 64 && std::string(kNotePrefix) + key != kTextLayoutKey &&
         key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
     if (!is_key || value.size() > kMaxNoteBytes) {
       return Invalid("note " + Quoted(key) + " of " + std::to_string(value.size()) +
@@ -303,6 +309,7 @@ Result<KvSchema> ParseKvSchema(const SafetensorsHeader& header) {
   ATTNDB_ASSIGN_OR_RETURN(schema.tokens, TakeTokens(&tensors));
   schema.num_tokens = schema.tokens.shape[0];
   ATTNDB_RETURN_IF_ERROR(store::CheckCuts(schema.contents.cuts, schema.num_tokens));
+  ATTNDB_RETURN_IF_ERROR(schema.contents.text_layout.Validate(schema.num_tokens));
   const std::vector<LayerId>& layers = schema.contents.layers;
   const bool has_queries = tensors.Has(TensorName(layers.front(), 'q'));
   std::optional<uint64_t> num_queries;  // The same in all layers.
@@ -347,6 +354,8 @@ Result<SafetensorsHeader> FormatKvSchema(const KvFileContents& contents) {
       captured += (captured.empty() ? "" : ",") + std::to_string(layer);
     }
   }
+  const std::string text = contents.text_layout.ToString();
+  if (!text.empty()) metadata[std::string(kTextLayoutKey)] = text;
   for (const auto& [key, value] : contents.notes) metadata[std::string(kNotePrefix) + key] = value;
   // Text that JSON can't hold comes back changed.
   ATTNDB_ASSIGN_OR_RETURN(const KvFileContents read, ParseMetadata(metadata));

@@ -28,6 +28,8 @@ KvFileContents Contents() {
   contents.num_queries = 4;
   contents.query_dtype = DType::kBFloat16;
   contents.notes = {{"model", "a toy"}};
+  contents.text_layout = {TextForm::kDialogue,
+                          {{TextRole::kUser, {2, 5}}, {TextRole::kAssistant, {7, 10}}}};
   contents.cuts = {{6, {{1, 3}}}, {9, {{3, 5}, {6, 7}}}};
   return contents;
 }
@@ -55,6 +57,9 @@ TEST(KvSchemaTest, ContentsSurvive) {
     EXPECT_EQ(read.query_dtype, DType::kBFloat16);
     EXPECT_EQ(read.notes, contents.notes);
     EXPECT_EQ(read.cuts, contents.cuts);
+    EXPECT_EQ(read.text_layout, contents.text_layout);
+    EXPECT_EQ(header.metadata.at("note.attndb_text_layout"), "dialogue user:2-5 assistant:7-10")
+        << "earlier builds take it for a note";
     EXPECT_EQ(schema.num_tokens, 10u);
     ASSERT_EQ(schema.layers.size(), layers.size());
     EXPECT_THAT(schema.layers.back().k.entry.shape, ElementsAre(3, 10, 24));
@@ -80,6 +85,8 @@ TEST(KvSchemaTest, ContentsThatNoReaderWouldTakeAreNotWritten) {
   expect([](auto* c) { c->num_queries = 11; }, "q of 11 tokens, but there are 10");
   expect([](auto* c) { c->query_dtype = static_cast<DType>(9); }, "query_dtype is 9");
   expect([](auto* c) { c->notes["Key"] = ""; }, "note 'Key'");
+  expect([](auto* c) { c->notes["attndb_text_layout"] = "raw"; }, "note 'attndb_text_layout'");
+  expect([](auto* c) { c->text_layout.messages.back().tokens.end = 11; }, "tokens 7 to 11");
   expect([](auto* c) { c->notes["key"] = std::string(70000, 'x'); }, "of 70000 bytes");
   expect([](auto* c) { c->spec.layers[0].rope.scaling = "\xff"; }, "not UTF-8");
 }
@@ -112,6 +119,8 @@ TEST(KvSchemaTest, MetadataThatContradictsIsRefusedByKey) {
   expect("cuts", "6:1-3;6:3-4", "cut 1 is at 6, after one at 6");
   expect("cuts", "60:1-3", "cut 0 is at 60 of 10 tokens");
   expect("cuts", "6:1-3;", "cuts is '6:1-3;', expected AT:BEGIN-END");
+  expect("note.attndb_text_layout", "novel", "text is 'novel', expected raw, document");
+  expect("note.attndb_text_layout", "document user:2-11", "tokens 2 to 11");
   expect("num_layers", "3", "layers has 2 entries, expected 3");
   expect("layers", "[]", "layers has 0 entries, expected 2");
   expect("layers", nullptr, "__metadata__ has no layers");

@@ -11,6 +11,7 @@
 #include "store/catalog/counters.h"
 #include "store/catalog/names.h"
 #include "store/catalog/sqlite.h"
+#include "store/catalog/text_layouts.h"
 #include "store/catalog/ttl.h"
 
 namespace attndb::store {
@@ -183,6 +184,12 @@ Result<History> CatalogContexts::HistoryOf(ContextId context) const {
   if (!found) return ContextIsGone();
   return PrefixIndex(core_->database())
       .HistoryOf(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
+}
+
+Result<TextLayout> CatalogContexts::TextOf(const ContextRecord& context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  return LayoutOfText(core_->database(), context.id, context.num_tokens);
 }
 
 Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {

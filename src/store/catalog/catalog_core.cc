@@ -12,6 +12,7 @@
 #include "store/catalog/sound_tokens.h"
 #include "store/catalog/sqlite.h"
 #include "store/catalog/tenant_numbers.h"
+#include "store/catalog/text_layouts.h"
 #include "store/catalog/wal_check.h"
 
 namespace attndb::store {
@@ -103,7 +104,10 @@ Status CatalogCore::ViewWhatIsMissing() const {
   if (version_ < kFirstVersionWithNumbers) {
     ATTNDB_RETURN_IF_ERROR(ViewIdsAsNumbers(database_.get()));
   }
-  return version_ < kFirstVersionWithSources ? ViewNoSources(database_.get()) : Status::Ok();
+  if (version_ < kFirstVersionWithSources) {
+    ATTNDB_RETURN_IF_ERROR(ViewNoSources(database_.get()));
+  }
+  return version_ < kFirstVersionWithLayouts ? ViewNoLayouts(database_.get()) : Status::Ok();
 }
 
 Status CatalogCore::LoadMeta() {

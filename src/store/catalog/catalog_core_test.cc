@@ -344,21 +344,22 @@ TEST_F(CatalogTest, AReaderSeesViewsInThePlaceOfTheTablesThatAreMissing) {
     const char* drop;
     std::vector<std::string> views;
   } cases[] = {
-      {7, "", {}},
-      {6, "DROP TABLE model_sources", {"model_sources"}},
+      {8, "", {}},
+      {7, "DROP TABLE text_layouts", {"text_layouts"}},
+      {6, "DROP TABLE model_sources", {"model_sources", "text_layouts"}},
       {5,
        "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers",
-       {"context_numbers", "model_sources", "segment_numbers"}},
+       {"context_numbers", "model_sources", "segment_numbers", "text_layouts"}},
       {4,
        "DROP TABLE sound_tokens",
-       {"context_numbers", "model_sources", "segment_numbers", "sound_tokens"}},
+       {"context_numbers", "model_sources", "segment_numbers", "sound_tokens", "text_layouts"}},
       {3,
        "DROP INDEX nodes_of_cuts",
-       {"context_numbers", "model_sources", "segment_numbers", "sound_tokens"}},
+       {"context_numbers", "model_sources", "segment_numbers", "sound_tokens", "text_layouts"}},
       {2,
        "DROP INDEX contexts_by_access; DROP TABLE tenant_uses; DROP TABLE segment_uses",
        {"context_numbers", "model_sources", "segment_numbers", "segment_uses", "sound_tokens",
-        "tenant_uses"}},
+        "tenant_uses", "text_layouts"}},
   };
   for (const auto& [version, drop, views] : cases) {
     SCOPED_TRACE(version);
@@ -398,14 +399,15 @@ TEST_F(CatalogTest, ACatalogOfBeforeThatCannotBeUpgradedIsRefused) {
 TEST_F(CatalogTest, AReaderOfACatalogOfBeforeRefusesWhatANewerOneMadeOfIt) {
   harness_.MustPublish(Range(0, 10));
   harness_.Close();
-  ChangeRows(harness_.path(), "DROP TABLE model_sources; PRAGMA user_version = 6");
+  ChangeRows(harness_.path(),
+             "DROP TABLE text_layouts; DROP TABLE model_sources; PRAGMA user_version = 6");
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
     EXPECT_EQ(reader->contexts()->List(tenant())->size(), 1u);
-    ChangeRows(harness_.path(), "PRAGMA user_version = 8");
+    ChangeRows(harness_.path(), "PRAGMA user_version = 9");
     for (int i = 0; i < 2; ++i) {
       EXPECT_THAT(reader->contexts()->List(tenant()),
-                  FailsWith(StatusCode::kUnsupported, HasSubstr("version 8, expected at most 7")));
+                  FailsWith(StatusCode::kUnsupported, HasSubstr("version 9, expected at most 8")));
     }
     ChangeRows(harness_.path(), "PRAGMA user_version = 6");
     EXPECT_EQ(reader->contexts()->List(tenant())->size(), 1u);
@@ -427,7 +429,7 @@ class CatalogWithoutLocks : public CatalogTest {
     harness_.MustPublish(Range(50, 10));
     harness_.Close();
     two_ = ReadFile(harness_.path());
-    ChangeRows(harness_.path(), "PRAGMA user_version = 8");
+    ChangeRows(harness_.path(), "PRAGMA user_version = 9");
     newer_ = ReadFile(harness_.path());
     Replace(one_);
     WriteFile(wal(), "");
@@ -491,7 +493,7 @@ TEST_F(CatalogWithoutLocks, IsRefusedAsLongAsItIsOfANewerVersion) {
   Replace(newer_);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(NumContexts(&reader),
-                FailsWith(StatusCode::kUnsupported, HasSubstr("version 8, expected at most 7")));
+                FailsWith(StatusCode::kUnsupported, HasSubstr("version 9, expected at most 8")));
   }
   Replace(two_);
   EXPECT_EQ(NumContexts(&reader).value(), 2);

@@ -13,6 +13,7 @@
 #include "store/catalog/prefix_index.h"
 #include "store/catalog/sqlite.h"
 #include "store/catalog/tenant_numbers.h"
+#include "store/catalog/text_layouts.h"
 #include "store/catalog/ttl.h"
 
 namespace attndb::store {
@@ -31,6 +32,7 @@ Status CheckRequest(const PublishRequest& request) {
                                    " is " + std::to_string(*negative) + ": expected an id >= 0");
   }
   ATTNDB_RETURN_IF_ERROR(CheckCuts(request.cuts, request.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(request.text_layout.Validate(request.tokens.size()));
   if (request.num_shared > request.tokens.size()) {
     return Status::Internal("publish: " + Text(request.num_shared) + " tokens shared of " +
                             Text(request.tokens.size()));
@@ -98,6 +100,7 @@ Result<PublishOutcome> Publication::Run() {
   ATTNDB_RETURN_IF_ERROR(
       NoteModelSource(database_, request_.tenant, request_.model, request_.source));
   ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
+  ATTNDB_RETURN_IF_ERROR(NoteTextLayout(database_, outcome_.id, request_.text_layout));
   ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, outcome_.chain));
   ATTNDB_RETURN_IF_ERROR(MendContexts(database_,
                                       {.tenant = request_.tenant,

@@ -102,6 +102,7 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   request.cuts = options.cuts;
   request.evict = options.evict;
   request.source = options.source;
+  request.text_layout = options.text_layout;
   uint64_t num_chained = 0;
   if (options.base != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,

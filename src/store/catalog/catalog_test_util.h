@@ -30,6 +30,7 @@ struct Published {
   std::vector<Cut> cuts = {};
   std::vector<ContextId> evict = {};
   ModelSource source = {};
+  TextLayout text_layout = {};
 };
 
 class CatalogHarness {
@@ -110,11 +111,11 @@ std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
 // Makes a catalog of before tenants had numbers of their own, but for its version.
 inline constexpr const char* kDropNumbers =
-    "DROP TABLE model_sources; "
+    "DROP TABLE text_layouts; DROP TABLE model_sources; "
     "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers";
 // The same of before there were counters.
 inline constexpr const char* kDropCounters =
-    "DROP TABLE model_sources; "
+    "DROP TABLE text_layouts; DROP TABLE model_sources; "
     "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers; "
     "DROP TABLE sound_tokens; DROP INDEX nodes_of_cuts; "
     "DROP INDEX contexts_by_access; DROP TABLE tenant_uses; DROP TABLE segment_uses";

@@ -168,6 +168,7 @@ struct PublishRequest {
   std::vector<ContextId> evict;
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
+  TextLayout text_layout;
 
   std::vector<SegmentRecord>
       new_segments;  // Number, tenant, model, damage and companions are ignored.

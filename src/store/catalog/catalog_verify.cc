@@ -136,6 +136,7 @@ class RowVerifier {
   Status CheckRows();
   Status CheckModels();
   Status CheckSources();
+  Status CheckLayouts();
   Status CheckTrees();
 
  private:
@@ -214,6 +215,22 @@ Status RowVerifier::CheckSources() {
     const Status status = source.Validate();
     if (status.ok()) continue;
     Found("catalog: model " + std::to_string(query.Int(0)) + ": " + status.message());
+  }
+}
+
+Status RowVerifier::CheckLayouts() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
+  if (version < kFirstVersionWithLayouts) return {};
+  Query query = database_->Select(
+      "SELECT context, text, num_tokens FROM text_layouts t JOIN contexts c ON c.id = t.context");
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return {};
+    const Result<TextLayout> text = TextLayout::Parse(query.Text(1));
+    const Status status =
+        text.ok() ? text->Validate(static_cast<uint64_t>(query.Int(2))) : text.status();
+    if (status.ok()) continue;
+    Found("catalog: context " + std::to_string(query.Int(0)) + ": " + status.message());
   }
 }
 
@@ -336,7 +353,7 @@ Status CheckRowsBeside(SqliteDatabase* database, const std::function<Status()>& 
   using Check = Status (RowVerifier::*)();
   for (const Check check :
        {&RowVerifier::CheckStructure, &RowVerifier::CheckRows, &RowVerifier::CheckModels,
-        &RowVerifier::CheckSources, &RowVerifier::CheckTrees}) {
+        &RowVerifier::CheckSources, &RowVerifier::CheckLayouts, &RowVerifier::CheckTrees}) {
     if (go_on) ATTNDB_RETURN_IF_ERROR(go_on());
     // A snapshot for each: a commit meanwhile can't empty the log, and waits a moment for that.
     ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,

@@ -57,7 +57,7 @@ TEST_F(ModelSourcesTest, OtherTenantsAreToldNothing) {
 
 TEST_F(ModelSourcesTest, ACatalogOfBeforeHasNoneUntilAWriterAddsThem) {
   Publish({1, 2}, kSmall);
-  Change("DROP TABLE model_sources; PRAGMA user_version = 6");
+  Change("DROP TABLE text_layouts; DROP TABLE model_sources; PRAGMA user_version = 6");
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
     EXPECT_EQ(reader->owners()->SourceOf(tenant(), harness_.model()).value(), ModelSource());

@@ -173,7 +173,12 @@ constexpr const char* kSchema[] = {
     "  name TEXT NOT NULL,\n"
     "  path TEXT NOT NULL,\n"
     "  PRIMARY KEY(tenant, model)) STRICT, WITHOUT ROWID",
+
+    "CREATE TABLE text_layouts(\n"
+    "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
+    "  text TEXT NOT NULL) STRICT",
 };
+constexpr size_t kNumStatementsOfLayouts = 1;
 constexpr size_t kNumStatementsOfSources = 1;
 constexpr size_t kNumStatementsOfNumbers = 3;
 constexpr size_t kNumStatementsOfSoundTokens = 1;
@@ -184,6 +189,7 @@ constexpr size_t kNumStatementsOfCounters = 4;
 // The statements that make a catalog of a version.
 std::span<const char* const> SchemaOf(int64_t version) {
   size_t num_statements = std::size(kSchema);
+  if (version < kFirstVersionWithLayouts) num_statements -= kNumStatementsOfLayouts;
   if (version < kFirstVersionWithSources) num_statements -= kNumStatementsOfSources;
   if (version < kFirstVersionWithNumbers) num_statements -= kNumStatementsOfNumbers;
   if (version < kFirstVersionWithSoundTokens) num_statements -= kNumStatementsOfSoundTokens;
@@ -238,8 +244,8 @@ Status MakeEmptyFile(const std::string& path) {
 }
 
 Status SetVersion(SqliteDatabase* database) {
-  static_assert(kSchemaVersion == 7, "the statement says so");
-  return database->Execute("PRAGMA user_version = 7");
+  static_assert(kSchemaVersion == 8, "the statement says so");
+  return database->Execute("PRAGMA user_version = 8");
 }
 
 Status FillNewCatalog(const std::string& path) {

@@ -1,0 +1,108 @@
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attndb/types.h"
+#include "attndb/units.h"
+#include "common/quote.h"
+
+namespace attndb {
+namespace {
+
+// By the numbers of TextForm and TextRole.
+constexpr std::array<std::string_view, 4> kForms = {"", "raw", "document", "dialogue"};
+constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "other"};
+
+// Takes a whole number off the text.
+std::optional<uint64_t> TakeCount(std::string_view* text) {
+  uint64_t value = 0;
+  const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc()) return std::nullopt;
+  text->remove_prefix(static_cast<size_t>(stop - text->data()));
+  return value;
+}
+
+// Takes " user:24-90" off the text.
+std::optional<TextMessage> TakeMessage(std::string_view* text) {
+  if (!text->starts_with(' ')) return std::nullopt;
+  text->remove_prefix(1);
+  for (size_t role = 0; role < kRoles.size(); ++role) {
+    if (!text->starts_with(std::string(kRoles[role]) + ':')) continue;
+    text->remove_prefix(kRoles[role].size() + 1);
+    const std::optional<uint64_t> begin = TakeCount(text);
+    if (!begin || !text->starts_with('-')) return std::nullopt;
+    text->remove_prefix(1);
+    const std::optional<uint64_t> end = TakeCount(text);
+    if (!end) return std::nullopt;
+    return TextMessage{static_cast<TextRole>(role), {*begin, *end}};
+  }
+  return std::nullopt;
+}
+
+std::string TextOfMessage(const TextMessage& message) {
+  return std::string(kRoles[static_cast<size_t>(message.role)]) + ':' +
+         std::to_string(message.tokens.begin) + '-' + std::to_string(message.tokens.end);
+}
+
+}  // namespace
+
+std::string TextLayout::ToString() const {
+  std::string text(kForms[static_cast<size_t>(form)]);
+  for (const TextMessage& message : messages) text += ' ' + TextOfMessage(message);
+  return text;
+}
+
+Result<TextLayout> TextLayout::Parse(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(' '));
+  TextLayout parsed;
+  for (size_t form = 0; form < kForms.size(); ++form) {
+    if (name == kForms[form]) parsed.form = static_cast<TextForm>(form);
+  }
+  std::string_view rest = text.substr(name.size());
+  while (parsed.messages.size() <= kMaxMessages) {
+    const std::optional<TextMessage> message = TakeMessage(&rest);
+    if (!message) break;
+    parsed.messages.push_back(*message);
+  }
+  ATTNDB_RETURN_IF_ERROR(parsed.Validate(UINT64_MAX));
+  if (!rest.empty() || parsed.ToString() != text) {
+    return Status::InvalidArgument("text is " + Quoted(text) +
+                                   ", expected raw, document or dialogue, and ROLE:BEGIN-END of "
+                                   "its messages");
+  }
+  return parsed;
+}
+
+Status TextLayout::Validate(uint64_t num_tokens) const {
+  if (static_cast<size_t>(form) >= kForms.size()) {
+    return Status::InvalidArgument("text.form is " + std::to_string(static_cast<int>(form)) +
+                                   ", expected 0 to " + std::to_string(kForms.size() - 1));
+  }
+  const bool takes_messages = form == TextForm::kDocument || form == TextForm::kDialogue;
+  if (!takes_messages && !messages.empty()) {
+    return Status::InvalidArgument("text has " + Counted(messages.size(), "message") +
+                                   ", expected none where it is no document and no dialogue");
+  }
+  if (messages.size() > kMaxMessages) {
+    return Status::InvalidArgument("text has more than " + Counted(kMaxMessages, "message"));
+  }
+  uint64_t least = 0;
+  for (const TextMessage& message : messages) {
+    const bool is_role = static_cast<size_t>(message.role) < kRoles.size();
+    const TokenRange& range = message.tokens;
+    if (is_role && range.begin >= least && range.begin < range.end && range.end <= num_tokens) {
+      least = range.end;
+      continue;
+    }
+    return Status::InvalidArgument(
+        "text has a message of tokens " + std::to_string(range.begin) + " to " +
+        std::to_string(range.end) + ", expected ranges in order, not empty, below " +
+        std::to_string(num_tokens) + ", of the system, the user, the assistant or another");
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb

@@ -1,0 +1,61 @@
+// Goal:   what a context's text is comes back as it was told; what can't be is refused by name.
+// Method: texts and values, right and wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "attndb/types.h"
+#include "testing/matchers.h"
+
+namespace attndb {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
+
+TEST(TextLayoutTest, ItIsWrittenAndReadAlike) {
+  const TextLayout dialogue = {TextForm::kDialogue,
+                               {{TextRole::kSystem, {4, 20}},
+                                {TextRole::kUser, {24, 90}},
+                                {TextRole::kAssistant, {95, 130}},
+                                {TextRole::kOther, {130, 131}}}};
+  EXPECT_EQ(dialogue.ToString(), "dialogue system:4-20 user:24-90 assistant:95-130 other:130-131");
+  for (const TextLayout& text : {dialogue, TextLayout(), TextLayout{TextForm::kRaw, {}},
+                                 TextLayout{TextForm::kDocument, {{TextRole::kUser, {0, 7}}}}}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextLayout read, TextLayout::Parse(text.ToString()));
+    EXPECT_EQ(read, text) << text.ToString();
+    ATTNDB_EXPECT_OK(text.Validate(131));
+  }
+}
+
+TEST(TextLayoutTest, OtherTextsAreRefused) {
+  for (const char* const text :
+       {"book", " ", "raw user:1-2", " user:1-2", "document user", "document user:1", "dialogue ",
+        "document user:2-1", "document user:1-1", "document user:1-3 user:2-4",
+        "document  user:1-2", "document you:1-2", "document user:01-2", "document user:1-2x",
+        "document user:-1-2", "document user:1-99999999999999999999"}) {
+    EXPECT_THAT(TextLayout::Parse(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("text")))
+        << text;
+  }
+}
+
+TEST(TextLayoutTest, ItIsOfAContextOfSoManyTokens) {
+  const TextLayout text = {TextForm::kDocument, {{TextRole::kUser, {3, 8}}}};
+  ATTNDB_EXPECT_OK(text.Validate(8));
+  EXPECT_THAT(text.Validate(7),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("tokens 3 to 8")));
+  TextLayout many = {TextForm::kDialogue, {}};
+  for (uint64_t i = 0; i <= TextLayout::kMaxMessages; ++i) {
+    many.messages.push_back({TextRole::kUser, {i, i + 1}});
+  }
+  EXPECT_THAT(many.Validate(1'000'000),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("more than 2,048 messages")));
+  EXPECT_THAT(TextLayout::Parse(many.ToString()),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("more than")));
+  const TextLayout wrong = {static_cast<TextForm>(9), {}};
+  EXPECT_THAT(wrong.Validate(1), FailsWith(StatusCode::kInvalidArgument, HasSubstr("text.form")));
+}
+
+}  // namespace
+}  // namespace attndb
