@@ -230,7 +230,8 @@ def llama_spm(seed):
     model.tensor("blk.0.ffn_down_exps.weight", ff, embed, experts)
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
-    pieces = [f"\u2581{a}{b}" for a in "abcdefgh" for b in "aeiouxyz"][:VOCAB - len(tokens)]
+    pieces = ["\u2581"] + [f"\u2581{a}{b}" for a in "abcdefgh" for b in "aeiouxyz"]
+    pieces = pieces[:VOCAB - len(tokens)]
     model.meta |= {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": tokens + pieces,
@@ -262,6 +263,32 @@ def llama_bpe(seed):
         "tokenizer.ggml.bos_token_id": VOCAB - 2, "tokenizer.ggml.eos_token_id": VOCAB - 1,
         "tokenizer.ggml.padding_token_id": VOCAB - 2, "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_space_prefix": False}
+    return model
+
+
+def llama_space(seed):
+    """SentencePiece that sets a space before a text, with an end of text; Llama 2's template."""
+    model = _decoder("llama", seed, layers=1, embed=64, q_heads=4, kv_heads=2, head_dim=16, ff=32)
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
+    # Each is made of two before it, or of one letter and one before it.
+    pieces = ("_ he _T _The _l ht ght ight _light _i _is be _u _un _unbe ab le able ie iev _unbel "
+              "_unbeliev _unbelievable on _t _ton _tonight _W _Wh _Why Wh Why ND IN ST INST _[ "
+              "_[INST /INST _[/INST").replace("_", "\u2581").split()
+    more = [f"\u2581{a}{b}" for a in "bcdfg" for b in "aeiou"]
+    pieces += more[:VOCAB - len(tokens) - len(pieces)]
+    model.meta |= {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens + pieces,
+        "tokenizer.ggml.scores": [0.0] * len(tokens) + [-1.0 * i for i in range(len(pieces))],
+        "tokenizer.ggml.token_type": kinds + [NORMAL] * len(pieces),
+        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": True, "tokenizer.ggml.add_space_prefix": True,
+        "tokenizer.chat_template":
+            "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} "
+            "[/INST]{% elif m.role == 'system' %}<<SYS>>{{ m.content }}<</SYS>>{% else %}"
+            "{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"}
     return model
 
 
@@ -358,8 +385,8 @@ def refuse_recurrent(seed):
 
 
 KINDS = {f.__name__: f for f in (
-    llama, llama_yarn, llama_spm, llama_bpe, llama_lora, qwen2, qwen3, gemma2, gemma3, gpt_oss,
-    refuse_longrope, refuse_mrope, refuse_alibi, refuse_mla, refuse_recurrent)}
+    llama, llama_yarn, llama_spm, llama_bpe, llama_space, llama_lora, qwen2, qwen3, gemma2, gemma3,
+    gpt_oss, refuse_longrope, refuse_mrope, refuse_alibi, refuse_mla, refuse_recurrent)}
 
 
 def main():

@@ -43,22 +43,23 @@ class AppendCommand : public Command {
     std::optional<DB> db(std::move(opened));
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db->Describe(context_));
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.OpenFor(env, info));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                            AllTokens(env, *db, engine, info, text));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText all, AllText(env, *db, engine, info, text));
     StoreOptions options;
     options.name = info.name;
     options.replace = !info.name.empty();
     TakeLife(info, &options);
+    options.text_layout = all.text;
     ImportRun run(env,
                   {.db = &db,
                    .open = [&] { return env->ReopenForWriting(Options()); },
                    .check = [&](const DB& left) { return Renew(left, info, &options); }},
-                  &engine, tokens);
+                  &engine, all.tokens);
     const Result<ContextId> id = run.Run(checkpoint_tokens_, options);
     if (id.status().code() == StatusCode::kCancelled) {
       return env->WithAdvice(id.status(), "the same command goes on there");
     }
     ATTNDB_RETURN_IF_ERROR(id.status());
+    ATTNDB_RETURN_IF_ERROR(DropGrown(*db, info, *id));
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo grown, db->Describe(IdName(*id)));
     uint64_t num_noted = 0;
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> evicted,
@@ -91,16 +92,24 @@ class AppendCommand : public Command {
     return Status();
   }
 
-  // Those of the context, and behind them those of the text, checked for length and room.
-  Result<std::vector<TokenId>> AllTokens(Environment* env, const DB& db, const LlamaEngine& engine,
-                                         const ContextInfo& info, const std::string& text) const {
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                            AppendedTokens(engine, db, context_, text, TextLimits(engine.info())));
+  // The context's text with the new text behind it, checked for length and room.
+  Result<llama::PromptText> AllText(Environment* env, const DB& db, const LlamaEngine& engine,
+                                    const ContextInfo& info, const std::string& text) const {
+    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText all,
+                            AppendedText(engine, db, context_, text, TextLimits(engine.info())));
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
-                                              "'" + NameOf(info) + "'", tokens.size()));
+                                              "'" + NameOf(info) + "'", all.tokens.size()));
     const RoomOptions room = ImportRun::RoomOf(engine, checkpoint_tokens_);
-    ATTNDB_RETURN_IF_ERROR(db.CheckRoom(engine.spec(), tokens, room).status());
-    return tokens;
+    ATTNDB_RETURN_IF_ERROR(db.CheckRoom(engine.spec(), all.tokens, room).status());
+    return all;
+  }
+
+  // A context without a name, which no Store takes the place of: where its last tokens became
+  // others, the grown one does not begin with all of it.
+  static Status DropGrown(const DB& db, const ContextInfo& before, ContextId grown) {
+    if (!before.name.empty() || before.pinned || before.id == grown) return Status();
+    const Status status = db.Drop(IdName(before.id));
+    return status.code() == StatusCode::kNotFound ? Status() : status;
   }
 
   std::string context_;

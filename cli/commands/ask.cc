@@ -105,18 +105,16 @@ class AskCommand : public Command {
       env->Note(verbose_ ? explain.ToText() : explain.Summary());
       env->Note(ToText(engine.threads()));
     }
-    std::optional<llama::CheckReport> check;
+    std::optional<AnswerCheck> check;
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                               TokensToCheck(engine, answer.generation));
-      ATTNDB_ASSIGN_OR_RETURN(
-          check, engine.CheckAgainstPlain(start->prompt, tokens,
-                                          {.keep_going = [] { return !Interrupted(); }}));
+      ATTNDB_ASSIGN_OR_RETURN(check, CheckAnswer(engine, start->prompt, tokens));
       env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
     ReportJson(env, names, explain, answer, check, engine.threads());
     if (Interrupted()) return ExitCode::kInterrupted;
-    return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;
+    return check && !WithinSpread(check->report) ? ExitCode::kCheckDiffers : ExitCode::kOk;
   }
 
  private:
@@ -186,7 +184,7 @@ class AskCommand : public Command {
   }
 
   void ReportJson(Environment* env, const std::vector<std::string>& names, const Explain& explain,
-                  const Answer& answer, const std::optional<llama::CheckReport>& check,
+                  const Answer& answer, const std::optional<AnswerCheck>& check,
                   const llama::ThreadReport& threads) const {
     Json json = JsonObject({{"context", names.front()},
                             {"contexts", names},

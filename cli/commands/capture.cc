@@ -74,11 +74,16 @@ class CaptureCommand : public Command {
   Result<std::vector<TokenId>> Tokens(const LlamaEngine& engine, const std::string& text) const {
     llama::TokenizeLimits limits = TextLimits(engine.info());
     limits.max_tokens = num_tokens_;
-    Result<std::vector<TokenId>> tokens =
-        ids_ ? ParseTokenIds(text) : DocumentTokens(engine, raw_, system_, text, limits);
-    if (!tokens.ok()) return tokens;
-    if (tokens->empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
-    tokens->resize(std::min<uint64_t>(tokens->size(), num_tokens_));
+    std::vector<TokenId> tokens;
+    if (ids_) {
+      ATTNDB_ASSIGN_OR_RETURN(tokens, ParseTokenIds(text));
+    } else {
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptText document,
+                              DocumentText(engine, raw_, system_, text, limits));
+      tokens = std::move(document.tokens);
+    }
+    if (tokens.empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
+    tokens.resize(std::min<uint64_t>(tokens.size(), num_tokens_));
     return tokens;
   }
 

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,6 @@ class Dialogue {
     StoreOptions store;  // What the name's context has: its time to live, its pin.
   };
 
-  // `tokens` are those of context `base`, which the dialogue goes on from.
   Dialogue(Environment* env, const DB* db, LlamaEngine* engine, Options options)
       : env_(env), db_(db), engine_(engine), options_(std::move(options)) {
     options_.store.name = options_.name;
@@ -47,23 +47,28 @@ class Dialogue {
 
   Status Start(const std::string& base) {
     base_ = base;
-    ATTNDB_ASSIGN_OR_RETURN(tokens_, db_->Tokens(base));
-    ATTNDB_ASSIGN_OR_RETURN(layout_, LayoutOf(*engine_, tokens_));
+    ATTNDB_ASSIGN_OR_RETURN(said_, OpenContext(*engine_, *db_, base));
     ATTNDB_ASSIGN_OR_RETURN(options_.generate.prefill.window,
-                            options_.overflow.WindowOf(*engine_, tokens_));
+                            options_.overflow.WindowOf(*engine_, said_.text, said_.tokens));
     return Status();
   }
 
-  PromptLayout layout() const { return layout_; }
+  PromptLayout layout() const { return said_.layout; }
   const std::string& name() const { return options_.name; }
   const std::string& plan() const { return options_.plan; }
 
   // What is talked about, in one line.
   std::string About() const {
-    return "'" + base_ + "', " + Counted(tokens_.size(), "token") +
+    return "'" + base_ + "', " + Counted(said_.tokens.size(), "token") +
            " with what was said; turns are "
            "stored as '" +
            options_.name + "'";
+  }
+
+  // Whether the dialogue begins with the text of this context.
+  Result<bool> BeginsWith(const std::string& context) const {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> first, db_->Tokens(context));
+    return BeginsWithText(*engine_, said_.tokens, first);
   }
 
   // Errors: kInvalidArgument: the plan is as it was.
@@ -74,7 +79,7 @@ class Dialogue {
       SessionOptions how;
       how.context = base_;
       how.plan = plan;
-      ATTNDB_RETURN_IF_ERROR(db_->CreateSession(engine_->spec(), tokens_, how).status());
+      ATTNDB_RETURN_IF_ERROR(db_->CreateSession(engine_->spec(), said_.tokens, how).status());
     }
     options_.plan = plan;
     return Status();
@@ -83,21 +88,23 @@ class Dialogue {
   // One question, its answer, and both stored. Errors: kCancelled: nothing of the turn is kept.
   Result<Answer> Turn(const std::string& question) {
     ATTNDB_RETURN_IF_ERROR(CheckQuestion(*engine_, question));
-    ATTNDB_ASSIGN_OR_RETURN(const auto turn, QuestionTokens(*engine_, layout_, question));
-    std::vector<TokenId> rest = turn;
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText prompt,
+                            QuestionBehind(*engine_, said_, question));
     const double start_seconds = MonotonicSeconds();
     if (!session_) {
-      std::vector<TokenId> prompt = tokens_;
-      prompt.insert(prompt.end(), turn.begin(), turn.end());
       SessionOptions how;
       how.context = base_;
       how.plan = options_.plan;
       ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
                               llama::CreateSessionIn(options_.generate.prefill.window, *db_,
-                                                     engine_->spec(), prompt, how));
+                                                     engine_->spec(), prompt.tokens, how));
       session_.emplace(std::move(start.session));
-      rest = std::move(start.rest);
     }
+    // The last tokens may be others where the text goes on; a turn that failed left fewer.
+    if (session_->num_tokens() > prompt.num_kept) {
+      ATTNDB_RETURN_IF_ERROR(llama::CropTo(prompt.num_kept, &*session_));
+    }
+    const auto rest = std::span(prompt.tokens).subspan(session_->num_tokens());
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
     const llama::WindowOptions& window = options_.generate.prefill.window;
     ATTNDB_RETURN_IF_ERROR(options_.overflow.CheckFits(env_, window, *session_, rest.size(),
@@ -105,21 +112,25 @@ class Dialogue {
     const size_t num_cuts = session_->cuts().size();
     ATTNDB_ASSIGN_OR_RETURN(
         Answer answer, Generate(env_, engine_, &*session_, rest, options_.generate, lookup_ms));
-    ATTNDB_RETURN_IF_ERROR(Keep(turn, answer.generation));
+    ATTNDB_RETURN_IF_ERROR(Keep(prompt, answer.generation));
     NoteDropped(env_, window, *session_, num_cuts, &answer.stats);
     return answer;
   }
 
  private:
-  Status Keep(const std::vector<TokenId>& turn, const llama::Generation& generation) {
+  Status Keep(const llama::PromptText& prompt, const llama::Generation& generation) {
     if (generation.num_in_session < generation.tokens.size()) {
       ATTNDB_RETURN_IF_ERROR(
           engine_->Decode(*session_, generation.tokens.back(), options_.generate.prefill.window));
     }
-    tokens_.insert(tokens_.end(), turn.begin(), turn.end());
-    tokens_.insert(tokens_.end(), generation.tokens.begin(), generation.tokens.end());
-    if (layout_ == PromptLayout::kDocument) layout_ = PromptLayout::kDialogue;
-    ATTNDB_RETURN_IF_ERROR(db_->Store(*session_, tokens_, options_.store).status());
+    const uint64_t num_asked = prompt.tokens.size();
+    said_.tokens = prompt.tokens;
+    said_.tokens.insert(said_.tokens.end(), generation.tokens.begin(), generation.tokens.end());
+    said_.text = prompt.text;
+    llama::AddReply({num_asked, said_.tokens.size()}, &said_.text);
+    if (said_.layout == PromptLayout::kDocument) said_.layout = PromptLayout::kDialogue;
+    options_.store.text_layout = said_.text;
+    ATTNDB_RETURN_IF_ERROR(db_->Store(*session_, said_.tokens, options_.store).status());
     return NoteEvicted(env_, *db_, &num_evicted_).status();
   }
 
@@ -128,8 +139,7 @@ class Dialogue {
   LlamaEngine* const engine_;
   Options options_;
   std::string base_;
-  std::vector<TokenId> tokens_;  // All that the store has of the dialogue.
-  PromptLayout layout_ = PromptLayout::kRaw;
+  llama::StoredContext said_;  // All that the store has of the dialogue.
   std::optional<Session> session_;
   uint64_t num_evicted_ = 0;
 };
@@ -173,8 +183,7 @@ class LocalTalker final : public Talker {
     ATTNDB_RETURN_IF_ERROR(dialogue->Start(NameOf(base)));
     if (earlier) ATTNDB_RETURN_IF_ERROR(CheckIsChat(context, name, dialogue->layout()));
     if (earlier) {
-      ATTNDB_ASSIGN_OR_RETURN(const bool begins_so,
-                              BeginsWith(IdName(base.id), IdName(subject->id)));
+      ATTNDB_ASSIGN_OR_RETURN(const bool begins_so, dialogue->BeginsWith(IdName(subject->id)));
       env_->Note(GoesOnText(name, context, begins_so));
     }
     dialogue_ = std::move(dialogue);  // It refers to the engine that goes.
@@ -216,13 +225,6 @@ class LocalTalker final : public Talker {
     if (is_loaded) return std::unique_ptr<LlamaEngine>();
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, settings_.model.OpenFor(env_, context));
     return std::make_unique<LlamaEngine>(std::move(engine));
-  }
-
-  // Whether a context begins with all that another one holds.
-  Result<bool> BeginsWith(const std::string& context, const std::string& beginning) const {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db_->Tokens(context));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> first, db_->Tokens(beginning));
-    return llama::CommonPrefix(tokens, first) == first.size();
   }
 
   // A turn replaces what the name stands for: never a document. Raw text can be either; then the

@@ -197,16 +197,29 @@ void ReportForward(const EngineReport& engine, Report* report) {
                          : "FAILED: " + forward.problem);
 }
 
+std::string TemplateText(const std::string& chat_template) {
+  if (chat_template == "none") return ", no chat template";
+  if (chat_template == "unknown") return ", a chat template that llama.cpp does not know: --raw";
+  return "";
+}
+
 void ReportEngine(const EngineReport& engine, Report* report) {
   report->Section("engine");
   report->json["engine"] = {{"name", engine.name}, {"system", engine.system}};
   report->Add(engine.name, engine.system);
   ReportForward(engine, report);
+  if (!engine.models.empty()) {
+    report->Add("chat templates",
+                "llama.cpp's form of those that it knows; no default system message of the file");
+  }
   Json models = Json::array();
   for (const FoundModel& model : engine.models) {
-    report->Add(model.name, model.path + ", " + FormatBytes(model.file_bytes));
-    models.push_back(
-        {{"name", model.name}, {"path", model.path}, {"file_bytes", model.file_bytes}});
+    report->Add(model.name, model.path + ", " + FormatBytes(model.file_bytes) +
+                                TemplateText(model.chat_template));
+    models.push_back({{"name", model.name},
+                      {"path", model.path},
+                      {"file_bytes", model.file_bytes},
+                      {"chat_template", model.chat_template}});
   }
   report->json["engine"]["models"] = std::move(models);
   for (const std::string& problem : engine.problems) report->Warn(problem);

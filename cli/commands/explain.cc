@@ -67,7 +67,9 @@ class ExplainCommand : public Command {
   // A signal ends it; what comes behind it takes no time.
   Result<std::vector<TokenId>> TokensOf(const LlamaEngine& engine, const std::string& text) const {
     const InterruptScope interrupt;
-    return DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info()));
+    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText prompt,
+                            DocumentText(engine, raw_, system_, text, TextLimits(engine.info())));
+    return std::move(prompt.tokens);
   }
 
   Result<ExitCode> ExplainPlan(Environment* env, const DB& db) const {

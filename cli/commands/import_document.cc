@@ -177,18 +177,19 @@ class ModelDocumentImport : public DocumentImport {
     // The model and the text first: what is refused must not leave a store behind.
     ATTNDB_RETURN_IF_ERROR(OpenModel(env));
     const std::string what = file.path == "-" ? "the text" : "'" + file.path + "'";
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(env, *engine_, text));
-    if (split_ && tokens.size() > MostWhole()) return ImportParts(env, target, what, text);
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document, DocumentOf(env, *engine_, text));
+    const uint64_t num_tokens = document.tokens.size();
+    if (split_ && num_tokens > MostWhole()) return ImportParts(env, target, what, text);
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
-                                              what, tokens.size(), /*can_split=*/!split_));
-    return ImportTokens(env, target, tokens);
+                                              what, num_tokens, /*can_split=*/!split_));
+    return ImportDocument(env, target, document);
   }
 
-  Result<ExitCode> ImportTokens(Environment* env, const ImportTarget& target,
-                                const std::vector<TokenId>& tokens) {
-    if (dry_run_) return DryRun(env, &*engine_, tokens, target, Room(), &cost_);
+  Result<ExitCode> ImportDocument(Environment* env, const ImportTarget& target,
+                                  const llama::PromptText& document) {
+    if (dry_run_) return DryRun(env, &*engine_, document.tokens, target, Room(), &cost_);
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
-    return Store(env, target, tokens);
+    return Store(env, target, document);
   }
 
   // Tokens of a text that is not split.
@@ -212,9 +213,9 @@ class ModelDocumentImport : public DocumentImport {
     for (size_t i = 0; i < parts.size(); ++i) {
       ATTNDB_ASSIGN_OR_RETURN(const ImportTarget part,
                               target.Named(target.name() + "." + std::to_string(i + 1)));
-      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                              TokensOf(env, *engine_, std::string(parts[i])));
-      const Result<ExitCode> done = ImportTokens(env, part, tokens);
+      ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document,
+                              DocumentOf(env, *engine_, std::string(parts[i])));
+      const Result<ExitCode> done = ImportDocument(env, part, document);
       if (!done.ok()) {
         return done.status().WithContext("part " + FormatCount(i + 1) + " of " +
                                          FormatCount(parts.size()));
@@ -230,9 +231,9 @@ class ModelDocumentImport : public DocumentImport {
     // The template and the system message are in each of them. A few tokens more, since ids may
     // change where the template and the text meet.
     constexpr uint64_t kSlack = 8;
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> around,
-                            DocumentTokens(*engine_, raw_, system_, "", {}));
-    const uint64_t num_around = around.size() + kSlack;
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText around,
+                            DocumentText(*engine_, raw_, system_, "", {}));
+    const uint64_t num_around = around.tokens.size() + kSlack;
     if (num_around >= MostOfPart()) {
       return Status::InvalidArgument("parts of " + Counted(MostOfPart(), "token") +
                                      " have no room for " + what + ": the template takes " +
@@ -262,7 +263,8 @@ class ModelDocumentImport : public DocumentImport {
   }
 
   Result<ExitCode> Store(Environment* env, const ImportTarget& target,
-                         const std::vector<TokenId>& tokens) {
+                         const llama::PromptText& document) {
+    const std::vector<TokenId>& tokens = document.tokens;
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<ContextInfo> imported,
         ImportTarget::FindImported(*db_, engine_->spec(), tokens, /*first_position=*/0));
@@ -278,7 +280,9 @@ class ModelDocumentImport : public DocumentImport {
                    .check = [&](const DB& db) { return target.CheckNameIsFree(db, tokens); },
                    .num_noted = &num_noted_},
                   &*engine_, tokens);
-    const Result<ContextId> id = run.Run(checkpoint_tokens_, target.options());
+    StoreOptions options = target.options();
+    options.text_layout = document.text;
+    const Result<ContextId> id = run.Run(checkpoint_tokens_, options);
     KeepPrefillCost(*engine_, run.times());
     if (id.ok()) {
       target.MergePieces(env, *db_);
@@ -317,11 +321,11 @@ class ModelDocumentImport : public DocumentImport {
     return Status();
   }
 
-  Result<std::vector<TokenId>> TokensOf(Environment* env, const LlamaEngine& engine,
-                                        const std::string& text) const {
-    Result<std::vector<TokenId>> tokens =
-        DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info()));
-    if (tokens.status().code() != StatusCode::kCancelled) return tokens;
+  Result<llama::PromptText> DocumentOf(Environment* env, const LlamaEngine& engine,
+                                       const std::string& text) const {
+    Result<llama::PromptText> document =
+        DocumentText(engine, raw_, system_, text, TextLimits(engine.info()));
+    if (document.status().code() != StatusCode::kCancelled) return document;
     return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
                            "nothing is stored");
   }

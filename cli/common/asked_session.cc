@@ -10,29 +10,33 @@ namespace {
 
 using llama::LlamaEngine;
 using llama::PromptLayout;
+using llama::PromptText;
+using llama::StoredContext;
 
 Result<AskedSession> OverOne(const LlamaEngine& engine, const DB& db, const std::string& context,
                              const Asked& asked) {
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, db.Tokens(context));
-  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, prompt));
-  ATTNDB_ASSIGN_OR_RETURN(const auto suffix, QuestionTokens(engine, layout, asked.question));
-  prompt.insert(prompt.end(), suffix.begin(), suffix.end());
-  ATTNDB_ASSIGN_OR_RETURN(const auto window, asked.overflow.WindowOf(engine, prompt));
+  ATTNDB_ASSIGN_OR_RETURN(const StoredContext stored, OpenContext(engine, db, context));
+  ATTNDB_ASSIGN_OR_RETURN(PromptText prompt, QuestionBehind(engine, stored, asked.question,
+                                                            /*keeps_before=*/asked.is_whole));
+  ATTNDB_ASSIGN_OR_RETURN(const auto window,
+                          asked.overflow.WindowOf(engine, prompt.text, prompt.tokens));
   const SessionOptions how = {.context = context, .plan = asked.plan};
-  Result<SessionStart> start = asked.is_whole
-                                   ? db.CreateSession(engine.spec(), prompt, how)
-                                   : llama::CreateSessionIn(window, db, engine.spec(), prompt, how);
+  Result<SessionStart> start =
+      asked.is_whole ? db.CreateSession(engine.spec(), prompt.tokens, how)
+                     : llama::CreateSessionIn(window, db, engine.spec(), prompt.tokens, how);
   if (!start.ok()) return start.status();
-  return AskedSession{std::move(start->session), std::move(start->rest), std::move(prompt), window};
+  return AskedSession{std::move(start->session), std::move(start->rest), std::move(prompt.tokens),
+                      window};
 }
 
-// The layout of all of them: the question ends what each of them began.
-Result<PromptLayout> CommonLayout(const LlamaEngine& engine, const DB& db,
+// The last of them, whose layout all have: the question ends what each of them began.
+Result<StoredContext> LastOfAlike(const LlamaEngine& engine, const DB& db,
                                   const std::vector<std::string>& contexts) {
   PromptLayout common = PromptLayout::kRaw;
+  StoredContext stored;
   for (const std::string& context : contexts) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(context));
-    ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, tokens));
+    ATTNDB_ASSIGN_OR_RETURN(stored, OpenContext(engine, db, context));
+    const PromptLayout layout = stored.layout;
     if (layout == PromptLayout::kDialogue) {
       return Status::InvalidArgument("context '" + context +
                                      "' is a dialogue, expected documents where there are several");
@@ -45,18 +49,20 @@ Result<PromptLayout> CommonLayout(const LlamaEngine& engine, const DB& db,
                                      contexts.front() + "': a question ends both in one way");
     }
   }
-  return common;
+  return stored;
 }
 
 Result<AskedSession> OverSeveral(const LlamaEngine& engine, const DB& db,
                                  const std::vector<std::string>& contexts, const Asked& asked) {
   ATTNDB_ASSIGN_OR_RETURN(Session session,
                           db.CreateSessionOver(engine.spec(), contexts, {.plan = asked.plan}));
-  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, CommonLayout(engine, db, contexts));
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> rest,
-                          QuestionTokens(engine, layout, asked.question));
-  ATTNDB_ASSIGN_OR_RETURN(const auto window, asked.overflow.WindowOf(engine, {}));
-  return AskedSession{std::move(session), std::move(rest), {}, window};
+  ATTNDB_ASSIGN_OR_RETURN(const StoredContext last, LastOfAlike(engine, db, contexts));
+  // The session holds all of them, so that none of their tokens may change.
+  ATTNDB_ASSIGN_OR_RETURN(const PromptText prompt,
+                          QuestionBehind(engine, last, asked.question, /*keeps_before=*/true));
+  ATTNDB_ASSIGN_OR_RETURN(const auto window, asked.overflow.WindowOf(engine, {}, {}));
+  const auto begin = prompt.tokens.begin() + static_cast<std::ptrdiff_t>(last.tokens.size());
+  return AskedSession{std::move(session), {begin, prompt.tokens.end()}, {}, window};
 }
 
 }  // namespace

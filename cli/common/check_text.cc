@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
+#include "cli/common/interrupt.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -54,7 +56,22 @@ bool WithinSpread(const llama::CheckReport& report) {
                      [&](const auto& d) { return d.logit_gap <= report.own_spread; });
 }
 
-Json ToJson(const llama::CheckReport& report, const AnswerStats& stats) {
+Result<AnswerCheck> CheckAnswer(const llama::LlamaEngine& engine, std::span<const TokenId> prompt,
+                                std::span<const TokenId> answer) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> whole, engine.TokenizedAtOnce(prompt));
+  AnswerCheck check;
+  if (!std::ranges::equal(prompt, whole)) {
+    const auto differ = std::ranges::mismatch(prompt, whole);
+    check.first_other_id = static_cast<uint64_t>(differ.in1 - prompt.begin());
+  }
+  ATTNDB_ASSIGN_OR_RETURN(
+      check.report,
+      engine.CheckAgainstPlain(whole, answer, {.keep_going = [] { return !Interrupted(); }}));
+  return check;
+}
+
+Json ToJson(const AnswerCheck& check, const AnswerStats& stats) {
+  const llama::CheckReport& report = check.report;
   Json differences = Json::array();
   for (const llama::TokenDifference& d : report.differences) {
     differences.push_back(JsonObject({{"index", d.index},
@@ -63,18 +80,27 @@ Json ToJson(const llama::CheckReport& report, const AnswerStats& stats) {
                                       {"logit_gap", d.logit_gap},
                                       {"own_spread", d.own_spread}}));
   }
-  return JsonObject({{"equal", report.equal()},
-                     {"within_spread", WithinSpread(report)},
-                     {"num_compared", report.num_compared},
-                     {"differences", differences},
-                     {"own_spread", report.own_spread},
-                     {"cold_prefill_ms", report.plain_prefill_ms},
-                     {"first_token_share_of_cold", ShareOfCold(report, stats)}});
+  return JsonObject(
+      {{"equal", report.equal()},
+       {"within_spread", WithinSpread(report)},
+       {"num_compared", report.num_compared},
+       {"differences", differences},
+       {"own_spread", report.own_spread},
+       {"first_other_id", check.first_other_id ? Json(*check.first_other_id) : Json()},
+       {"cold_prefill_ms", report.plain_prefill_ms},
+       {"first_token_share_of_cold", ShareOfCold(report, stats)}});
 }
 
-std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
+std::string CheckText(const llama::LlamaEngine& engine, const AnswerCheck& check,
                       const AnswerStats& stats, const std::string& plan) {
-  std::string text = "check: ";
+  const llama::CheckReport& report = check.report;
+  std::string text;
+  if (check.first_other_id) {
+    text = "check: token " + FormatCount(*check.first_other_id) +
+           " of the prompt is another than in the whole text, tokenized at once, which plain "
+           "llama.cpp ran\n";
+  }
+  text += "check: ";
   if (report.equal()) {
     text += report.num_compared == 1 ? "the one token is"
                                      : "all " + Counted(report.num_compared, "token") +

@@ -5,8 +5,12 @@
 #define ATTNDB_CLI_COMMON_CHECK_TEXT_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
+#include "attndb/result.h"
+#include "attndb/types.h"
 #include "cli/common/answer.h"
 #include "cli/common/prefill_cost.h"
 #include "cli/environment.h"
@@ -21,9 +25,20 @@ std::string CheckNotice(uint64_t num_tokens, const PrefillCost& cost);
 // Equal, or different only where plain llama.cpp's own choice of kernels could decide either way.
 bool WithinSpread(const llama::CheckReport& report);
 
-Json ToJson(const llama::CheckReport& report, const AnswerStats& stats);
+struct AnswerCheck {
+  llama::CheckReport report;
+  // The first id of the prompt that is not the one of the whole text, tokenized at once.
+  std::optional<uint64_t> first_other_id;
+};
+
+// Has plain llama.cpp run the whole text of `prompt`, tokenized at once: the ids that were stored
+// are checked, too. Errors: as LlamaEngine::CheckAgainstPlain; kCancelled (a signal).
+Result<AnswerCheck> CheckAnswer(const llama::LlamaEngine& engine, std::span<const TokenId> prompt,
+                                std::span<const TokenId> answer);
+
+Json ToJson(const AnswerCheck& check, const AnswerStats& stats);
 // In words. `plan`: by which the answer was given.
-std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
+std::string CheckText(const llama::LlamaEngine& engine, const AnswerCheck& check,
                       const AnswerStats& stats, const std::string& plan);
 
 }  // namespace attndb::cli

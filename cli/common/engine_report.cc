@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "cli/common/temp_dir.h"
+#include "engines/llama/chat_template.h"
 #include "engines/llama/model_file.h"
 #include "engines/llama/model_places.h"
 #include "engines/llama/self_check.h"
@@ -27,7 +28,8 @@ void TryForward(EngineReport* report) {
 void AddModels(EngineReport* report) {
   const auto add = [report](const std::string& name, const std::string& path) {
     std::error_code ignored;
-    report->models.push_back({name, path, std::filesystem::file_size(path, ignored)});
+    report->models.push_back(
+        {name, path, std::filesystem::file_size(path, ignored), llama::TemplateOfFile(path)});
   };
   const Result<std::string> known = llama::ResolveModel("smollm2");
   if (known.ok()) add("smollm2", *known);

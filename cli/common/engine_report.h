@@ -15,6 +15,9 @@ struct FoundModel {
   std::string name;  // What --model takes.
   std::string path;
   uint64_t file_bytes = 0;
+  // Whether llama.cpp can apply its chat template: "known", "unknown", "none", or "" if the file
+  // can't be read.
+  std::string chat_template;
 };
 
 // A forward of a tiny model on the engine, in a process of its own.

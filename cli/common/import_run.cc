@@ -32,6 +32,7 @@ RoomOptions ImportRun::RoomOf(const llama::LlamaEngine& engine, uint64_t checkpo
 }
 
 Result<ContextId> ImportRun::Run(uint64_t checkpoint_tokens, const StoreOptions& store_options) {
+  text_ = store_options.text_layout;
   for (;;) {
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextId> id,
                             RunOn(checkpoint_tokens, store_options));
@@ -129,6 +130,7 @@ Status ImportRun::Checkpoint(Session* session, uint64_t tokens_done, uint64_t nu
 Status ImportRun::StoreCheckpoint(Session* session) {
   StoreOptions options;
   options.drop_base = drop_base_;
+  options.text_layout = llama::FirstOf(text_, session->num_tokens());
   ATTNDB_RETURN_IF_ERROR(
       (*store_.db)->Store(*session, tokens_.first(session->num_tokens()), options).status());
   drop_base_ = true;

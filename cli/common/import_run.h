@@ -75,6 +75,7 @@ class ImportRun {
   const Store store_;
   llama::LlamaEngine* const engine_;
   const std::span<const TokenId> tokens_;
+  TextLayout text_;  // Whose words the tokens are.
   uint64_t num_reused_ = 0;
   uint64_t num_run_ = 0;
   uint64_t num_stored_ = 0;

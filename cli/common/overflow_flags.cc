@@ -49,6 +49,7 @@ Status OverflowFlags::Check() const {
 }
 
 Result<llama::WindowOptions> OverflowFlags::WindowOf(const llama::LlamaEngine& engine,
+                                                     const TextLayout& text,
                                                      std::span<const TokenId> tokens) const {
   llama::WindowOptions window;
   window.window_tokens = engine.info().max_context;
@@ -62,7 +63,7 @@ Result<llama::WindowOptions> OverflowFlags::WindowOf(const llama::LlamaEngine& e
   }
   window.keep_first = keep_first_;
   if (keep_first_ == kDefault) {
-    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_system, SystemTokens(engine, tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_system, SystemTokens(engine, text, tokens));
     // A system message that would leave little room for the rest goes, too.
     const bool keeps_system = num_system > 0 && num_system <= window.window_tokens / 4;
     window.keep_first = keeps_system ? num_system : std::min(kSinkTokens, window.window_tokens / 4);

@@ -27,10 +27,11 @@ class OverflowFlags {
   const std::string& what() const { return overflow_; }
   // Errors: kInvalidArgument: --overflow is no such word.
   Status Check() const;
-  // The window of a session whose prompt is `tokens`, empty over several contexts.
+  // The window of a session whose prompt is `tokens`, empty over several contexts, and whose words
+  // these are.
   // Errors: kInvalidArgument (--window beyond the model's length; --keep-first beyond what is
   //         left); as the engine's Tokenize.
-  Result<llama::WindowOptions> WindowOf(const llama::LlamaEngine& engine,
+  Result<llama::WindowOptions> WindowOf(const llama::LlamaEngine& engine, const TextLayout& text,
                                         std::span<const TokenId> tokens) const;
   // With --overflow refuse, over several contexts, or if `always`: checks that the session,
   // `num_new` more tokens of its prompt and an answer of at most `max_answer` fit into the window.

@@ -19,6 +19,8 @@
 namespace attndb::cli {
 namespace {
 
+constexpr std::string_view kBom = "\xEF\xBB\xBF";  // The byte order mark of some editors.
+
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
@@ -145,6 +147,7 @@ Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& sour
 
 Result<std::string> ReadChecked(const TextSource& source, uint64_t num_expected = 0) {
   ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadAll(source, num_expected));
+  if (text.starts_with(kBom)) text.erase(0, kBom.size());
   ATTNDB_RETURN_IF_ERROR(CheckIsText(text, /*is_whole=*/true, source));
   return text;
 }

@@ -41,6 +41,17 @@ TEST(TextInputTest, AFileIsReadWholeWithAllItsBytes) {
   EXPECT_EQ(*read, text);
 }
 
+TEST(TextInputTest, AByteOrderMarkInFrontIsDropped) {
+  const TempDir dir = *TempDir::Create("");
+  const std::string path = dir.path() + "/text_input_test.txt";
+  const auto read = [&path](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return *ReadText(path);
+  };
+  EXPECT_EQ(read("\xEF\xBB\xBFOnce\xEF\xBB\xBF"), "Once\xEF\xBB\xBF");
+  EXPECT_EQ(read("\xEF\xBB\xBF"), "") << "it is an empty text";
+}
+
 TEST(TextInputTest, WhatIsNoFileIsSaidByName) {
   const Result<std::string> missing = ReadText("/no/such/file.txt");
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);

@@ -2,7 +2,10 @@
 
 #include <llama.h>
 
+#include <optional>
 #include <utility>
+
+#include "engines/llama/gguf_file.h"
 
 namespace attndb::llama {
 namespace {
@@ -23,8 +26,15 @@ Status NotOnce(std::string_view role) {
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string source, const Tokenizer* tokenizer)
-    : source_(std::move(source)), tokenizer_(tokenizer) {}
+std::string TemplateOfFile(const std::string& path) {
+  const Result<GgufFile> file = GgufFile::Open(path);
+  if (!file.ok()) return "";
+  const std::optional<std::string> source = file->Text("tokenizer.chat_template");
+  if (!source) return "none";
+  return ChatTemplate(*source).DocumentParts("", "x").ok() ? "known" : "unknown";
+}
+
+ChatTemplate::ChatTemplate(std::string source) : source_(std::move(source)) {}
 
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
                                         bool add_assistant) const {
@@ -72,77 +82,44 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
   return markup;
 }
 
-Result<std::vector<TokenId>> ChatTemplate::TokenizePieces(std::span<const Piece> pieces,
-                                                          bool begins_text,
-                                                          const TokenizeLimits& limits) const {
-  std::vector<TokenId> tokens;
-  if (begins_text) tokens = tokenizer_->BeginOfText();
-  for (const Piece& piece : pieces) {
-    if (piece.text.empty()) continue;
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
-                            tokenizer_->Tokenize(piece.text, false, piece.is_markup, limits));
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-  }
-  return tokens;
-}
-
-Result<std::vector<TokenId>> ChatTemplate::DocumentPrefix(std::string_view system,
-                                                          std::string_view document,
-                                                          const TokenizeLimits& limits) const {
+Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system,
+                                                std::string_view document) const {
   if (source_.empty()) {
-    const Piece pieces[] = {{system, false}, {document, false}};
-    return TokenizePieces(pieces, true, limits);
+    if (system.empty()) return PromptParts{{"", document}};
+    return PromptParts{{"", system}, {"\n", document}};
   }
   if (system.empty()) {
     const std::string_view roles[] = {"user"};
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-    const Piece pieces[] = {{markup[0], true}, {document, false}};
-    return TokenizePieces(pieces, true, limits);
+    return PromptParts{{markup[0], document}};
   }
   const std::string_view roles[] = {"system", "user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-  const Piece pieces[] = {{markup[0], true}, {system, false}, {markup[1], true}, {document, false}};
-  return TokenizePieces(pieces, true, limits);
+  return PromptParts{{markup[0], system}, {markup[1], document}};
 }
 
-Result<std::vector<TokenId>> ChatTemplate::QuestionSuffix(std::string_view question) const {
-  const std::string text = std::string(kQuestionGap).append(question);
-  if (source_.empty()) {
-    const Piece pieces[] = {{text, false}};
-    return TokenizePieces(pieces, false);
-  }
+Result<PromptParts> ChatTemplate::QuestionParts(std::string_view question) const {
+  ATTNDB_ASSIGN_OR_RETURN(PromptParts parts, ReplyParts());
+  parts.insert(parts.begin(), {std::string(kQuestionGap), question});
+  return parts;
+}
+
+Result<PromptParts> ChatTemplate::ReplyParts() const {
+  if (source_.empty()) return PromptParts();
   const std::string_view roles[] = {"user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-  const Piece pieces[] = {{text, false}, {markup[1], true}};
-  return TokenizePieces(pieces, false);
+  return PromptParts{{markup[1], ""}};
 }
 
-Result<std::vector<TokenId>> ChatTemplate::FirstTurn(std::string_view system,
-                                                     std::string_view message) const {
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, DocumentPrefix(system, message));
-  if (source_.empty()) return tokens;
-  const std::string_view roles[] = {"user"};
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-  const Piece pieces[] = {{markup[1], true}};
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> end, TokenizePieces(pieces, false));
-  tokens.insert(tokens.end(), end.begin(), end.end());
-  return tokens;
-}
-
-Result<std::vector<TokenId>> ChatTemplate::NextTurn(std::string_view message) const {
-  if (source_.empty()) {
-    const std::string text = std::string("\n").append(message);
-    const Piece pieces[] = {{text, false}};
-    return TokenizePieces(pieces, false);
-  }
+Result<PromptParts> ChatTemplate::NextTurnParts(std::string_view message) const {
+  if (source_.empty()) return PromptParts{{"\n", message}};
   const std::string_view roles[] = {"user", "assistant", "user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-  const Piece pieces[] = {{markup[2], true}, {message, false}, {markup[3], true}};
-  return TokenizePieces(pieces, false);
+  return PromptParts{{markup[2], message}, {markup[3], ""}};
 }
 
-Result<std::vector<TokenId>> ChatTemplate::Conversation(std::span<const ChatMessage> messages,
-                                                        size_t first) const {
+Result<PromptParts> ChatTemplate::ConversationParts(std::span<const ChatMessage> messages,
+                                                    size_t first) const {
   std::vector<std::string> markup;
   if (source_.empty()) {
     markup.assign(messages.size() + 1, "\n");
@@ -153,13 +130,11 @@ Result<std::vector<TokenId>> ChatTemplate::Conversation(std::span<const ChatMess
     for (const ChatMessage& message : messages) roles.push_back(message.role);
     ATTNDB_ASSIGN_OR_RETURN(markup, Markup(roles));
   }
-  std::vector<Piece> pieces;
-  for (size_t i = first; i < messages.size(); ++i) {
-    pieces.push_back({markup[i], true});
-    pieces.push_back({messages[i].content, false});
-  }
-  pieces.push_back({markup.back(), true});
-  return TokenizePieces(pieces, first == 0);
+  PromptParts parts;
+  for (size_t i = first; i < messages.size(); ++i)
+    parts.push_back({markup[i], messages[i].content});
+  parts.push_back({markup.back(), ""});
+  return parts;
 }
 
 }  // namespace attndb::llama

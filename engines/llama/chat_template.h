@@ -1,11 +1,11 @@
-// The model's chat template, cut into the texts around the contents, so that markup and contents
-// are tokenized apart: contents are never parsed for control tokens, and ids never depend on what
-// comes after.
+// The model's chat template, cut into the texts around the contents: control tokens are found in
+// the template's own texts and never in a content.
 //
 // The template is rendered by llama.cpp (llama_chat_apply_template, which knows the common ones)
 // with placeholders for the contents.
 //
 // Threads: thread-safe after Make.
+// Without a template, texts are used bare, a line each.
 // Errors:  kUnsupported (a template that llama.cpp does not know, or that changes contents).
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
@@ -16,43 +16,34 @@
 #include <vector>
 
 #include "attndb/result.h"
-#include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
-#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
 
+// Whether llama.cpp can apply the chat template of a model file: "known", "unknown", "none", or ""
+// if the file can't be read.
+std::string TemplateOfFile(const std::string& path);
+
 class ChatTemplate {
  public:
-  // `source`: the template of the GGUF; empty = none: texts are used bare. `tokenizer` outlives
-  // this.
-  ChatTemplate(std::string source, const Tokenizer* tokenizer);
+  // `source`: the template of the GGUF; empty = none.
+  explicit ChatTemplate(std::string source);
 
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
-  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system, std::string_view document,
-                                              const TokenizeLimits& limits = {}) const;
-  Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
-  Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
-  Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
-  // LlamaEngine::Conversation.
-  Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages,
-                                            size_t first) const;
+  // LlamaEngine's calls of these names. What they give refers to the arguments' texts.
+  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document) const;
+  Result<PromptParts> QuestionParts(std::string_view question) const;
+  Result<PromptParts> NextTurnParts(std::string_view message) const;
+  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages, size_t first) const;
+  // The end of the user's message, and the assistant's header.
+  Result<PromptParts> ReplyParts() const;
 
  private:
-  // A run of text that is either the template's or someone's.
-  struct Piece {
-    std::string_view text;
-    bool is_markup = false;
-  };
-
   // The texts around the contents of `messages`, one more than there are messages.
   Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
-  Result<std::vector<TokenId>> TokenizePieces(std::span<const Piece> pieces, bool begins_text,
-                                              const TokenizeLimits& limits = {}) const;
 
   std::string source_;
-  const Tokenizer* tokenizer_;
 };
 
 }  // namespace attndb::llama

@@ -1,5 +1,5 @@
-// Goal:   prompts are those of the model's template, contents can't forge markup, and ids never
-//         change across the boundary between a stored document and a question.
+// Goal:   prompts are those of the model's template, and contents can't forge markup. The ids of
+//         texts that follow each other: text_join_test.cc.
 // Method: SmolLM2's tokenizer and template (ChatML).
 #include "engines/llama/chat_template.h"
 

@@ -145,7 +145,7 @@ void LlamaEngine::Impl::ReadInfo() {
   llama_model_desc(model, description, sizeof(description));
   const char* chat_template = llama_model_chat_template(model, nullptr);
   tokenizer.emplace(llama_model_get_vocab(model));
-  chat.emplace(chat_template == nullptr ? "" : chat_template, &*tokenizer);
+  chat.emplace(chat_template == nullptr ? "" : chat_template);
   info.name = MetaValue(model, "general.name");
   info.architecture = MetaValue(model, "general.architecture");
   info.description = description;
@@ -154,6 +154,7 @@ void LlamaEngine::Impl::ReadInfo() {
   ReadContextLengths();
   ReadPooling();
   info.has_chat_template = chat_template != nullptr;
+  info.knows_chat_template = info.has_chat_template && chat->DocumentParts("", "x").ok();
   info.has_tokenizer = tokenizer->present();
 }
 

@@ -12,6 +12,7 @@
 #include "engines/llama/fingerprint.h"
 #include "engines/llama/kept_file.h"
 #include "engines/llama/needle_text.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::llama {
 namespace {
@@ -25,23 +26,31 @@ struct StoredNeedles {
   std::vector<TokenRange> facts;  // Where the facts lie, in tokens of the context.
 };
 
-// Runs the text and stores it. Sentences are tokenized apart, so that it is known where each lies.
+// Runs the text and stores it. No token goes across two sentences, so that it is known where
+// each lies.
 Result<StoredNeedles> StoreNeedles(LlamaEngine* engine, const DB& db,
                                    const std::function<bool()>& keep_going) {
   StoredNeedles stored;
   stored.needles = MakeNeedles(kNumNeedles, kSeed);
   std::vector<TokenId> tokens;
+  const auto append = [engine, &tokens](const std::string& text) -> Status {
+    const PromptPart part = {"", text};
+    ATTNDB_ASSIGN_OR_RETURN(JoinedText joined, engine->Join(tokens, std::span(&part, 1),
+                                                            {.keeps_before = true, .limits = {}}));
+    tokens = std::move(joined.tokens);
+    return Status();
+  };
   for (const Needle& needle : stored.needles) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> filler,
-                            tokens.empty()
-                                ? engine->DocumentPrefix("", needle.filler)
-                                : engine->Tokenize(" " + needle.filler, /*add_special=*/false,
-                                                   /*parse_special=*/false));
-    tokens.insert(tokens.end(), filler.begin(), filler.end());
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> fact,
-                            engine->Tokenize(" " + needle.fact, false, false));
-    stored.facts.push_back({tokens.size(), tokens.size() + fact.size()});
-    tokens.insert(tokens.end(), fact.begin(), fact.end());
+    if (tokens.empty()) {
+      const bool raw = !engine->info().knows_chat_template;
+      ATTNDB_ASSIGN_OR_RETURN(PromptText first, DocumentText(*engine, raw, "", needle.filler));
+      tokens = std::move(first.tokens);
+    } else {
+      ATTNDB_RETURN_IF_ERROR(append(" " + needle.filler));
+    }
+    const uint64_t begin = tokens.size();
+    ATTNDB_RETURN_IF_ERROR(append(" " + needle.fact));
+    stored.facts.push_back({begin, tokens.size()});
   }
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
                           db.CreateSession(engine->spec(), tokens, {.reuse = false}));

@@ -4,15 +4,24 @@
 #include <string>
 
 #include "attndb/units.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::llama {
 namespace {
 
+// Without the template where llama.cpp can't apply it.
+Result<std::vector<TokenId>> QuestionAlone(const LlamaEngine& engine, std::string_view question,
+                                           const TokenizeLimits& limits = {}) {
+  const bool raw = !engine.info().knows_chat_template;
+  ATTNDB_ASSIGN_OR_RETURN(PromptText text, DocumentText(engine, raw, "", question, limits));
+  return std::move(text.tokens);
+}
+
 // How many tokens the template has before the content: those that two contents share. What the
 // tokenizer puts before a text is among them.
 Result<uint64_t> NumTokensBefore(const LlamaEngine& engine) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> a, engine.DocumentPrefix("", "A"));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> b, engine.DocumentPrefix("", "B"));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> a, QuestionAlone(engine, "A"));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> b, QuestionAlone(engine, "B"));
   const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<uint64_t>(differ.first - a.begin());
 }
@@ -60,7 +69,7 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
   TokenizeLimits limits = {.max_tokens = most};
   if (keep_going) limits.progress = [&](uint64_t, uint64_t) { return keep_going(); };
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          engine->DocumentPrefix("", question, limits));
+                          QuestionAlone(*engine, question, limits));
   if (tokens.size() > most) {
     return Status::InvalidArgument("the question has more than " + Counted(most, "token") +
                                    ", which the model was trained on");

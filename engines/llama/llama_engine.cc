@@ -8,6 +8,7 @@
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
 #include "engines/llama/reply.h"
+#include "engines/llama/text_join.h"
 
 namespace attndb::llama {
 
@@ -48,33 +49,81 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
   return impl_->chat->Apply(messages, add_assistant_header);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::DocumentPrefix(std::string_view system,
-                                                         std::string_view document,
-                                                         const TokenizeLimits& limits) const {
-  return impl_->chat->DocumentPrefix(system, document, limits);
+Result<JoinedText> LlamaEngine::Join(std::span<const TokenId> before,
+                                     std::span<const PromptPart> parts,
+                                     const JoinOptions& options) const {
+  return JoinText(*impl_->tokenizer, before, parts, options);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::QuestionSuffix(std::string_view question) const {
-  return impl_->chat->QuestionSuffix(question);
+Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenId> tokens) const {
+  return llama::TokenizedAtOnce(*impl_->tokenizer, tokens);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::FirstTurn(std::string_view system,
-                                                    std::string_view message) const {
-  return impl_->chat->FirstTurn(system, message);
+Result<PromptParts> LlamaEngine::DocumentParts(std::string_view system,
+                                               std::string_view document) const {
+  return impl_->chat->DocumentParts(system, document);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::NextTurn(std::string_view message) const {
-  return impl_->chat->NextTurn(message);
+Result<PromptParts> LlamaEngine::QuestionParts(std::string_view question) const {
+  return impl_->chat->QuestionParts(question);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::Conversation(std::span<const ChatMessage> messages,
-                                                       size_t first) const {
+Result<PromptParts> LlamaEngine::NextTurnParts(std::string_view message) const {
+  return impl_->chat->NextTurnParts(message);
+}
+
+Result<PromptParts> LlamaEngine::ConversationParts(std::span<const ChatMessage> messages,
+                                                   size_t first) const {
   if (messages.empty() || first > messages.size()) {
     return Status::InvalidArgument("conversation of " + std::to_string(messages.size()) +
                                    " messages, expected " +
                                    std::to_string(std::max<size_t>(1, first)) + " or more");
   }
-  return impl_->chat->Conversation(messages, first);
+  return impl_->chat->ConversationParts(messages, first);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::DocumentPrefix(std::string_view system,
+                                                         std::string_view document,
+                                                         const TokenizeLimits& limits) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, DocumentParts(system, document));
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText text, Join({}, parts, {.limits = limits}));
+  return std::move(text.tokens);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::FirstTurn(std::string_view system,
+                                                    std::string_view message) const {
+  ATTNDB_ASSIGN_OR_RETURN(PromptParts parts, DocumentParts(system, message));
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts end, impl_->chat->ReplyParts());
+  parts.insert(parts.end(), end.begin(), end.end());
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText text, Join({}, parts));
+  return std::move(text.tokens);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::Impl::BehindText(const PromptParts& parts) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts any, chat->DocumentParts("", "x"));
+  ATTNDB_ASSIGN_OR_RETURN(const JoinedText before, JoinText(*tokenizer, {}, any, {}));
+  ATTNDB_ASSIGN_OR_RETURN(const JoinedText all, JoinText(*tokenizer, before.tokens, parts,
+                                                         {.keeps_before = true, .limits = {}}));
+  const auto begin = all.tokens.begin() + static_cast<std::ptrdiff_t>(before.tokens.size());
+  return std::vector<TokenId>(begin, all.tokens.end());
+}
+
+Result<std::vector<TokenId>> LlamaEngine::QuestionSuffix(std::string_view question) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, QuestionParts(question));
+  return impl_->BehindText(parts);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::NextTurn(std::string_view message) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, NextTurnParts(message));
+  return impl_->BehindText(parts);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::Conversation(std::span<const ChatMessage> messages,
+                                                       size_t first) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, ConversationParts(messages, first));
+  if (first > 0) return impl_->BehindText(parts);
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText text, Join({}, parts));
+  return std::move(text.tokens);
 }
 
 Status LlamaEngine::Prefill(Session& session, std::span<const TokenId> tokens,

@@ -19,8 +19,8 @@
 //          num_threads threads, and what Session::Append and Attend cost; no call waits for a
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
-//          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, the
-//          prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be called
+//          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, Join,
+//          the prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be called
 //          beside all of these, by one thread at a time. The sessions of a call are used by
 //          llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
@@ -116,6 +116,7 @@ struct ModelInfo {
   // factor times unscaled_context. 0: the file does not say.
   uint64_t max_context = 0;
   bool has_chat_template = false;
+  bool knows_chat_template = false;  // Whether llama.cpp can apply it.
   bool has_tokenizer = false;
   // Channels of the embeddings that the model makes of texts; 0: it makes none.
   uint32_t embedding_size = 0;
@@ -233,6 +234,28 @@ struct ChatMessage {
   std::string content;
 };
 
+// A text of the chat template, and the content behind it.
+struct PromptPart {
+  std::string markup;        // Control tokens are found in it. Empty: none.
+  std::string_view content;  // Never parsed for control tokens. Not owned.
+};
+using PromptParts = std::vector<PromptPart>;
+
+struct JoinOptions {
+  // Every token that is there stays. Otherwise the last ones may change, where the tokenizer makes
+  // other tokens of the whole text.
+  bool keeps_before = false;
+  TokenizeLimits limits;
+};
+
+// The tokens of texts behind other tokens.
+struct JoinedText {
+  std::vector<TokenId> tokens;  // From the first on, those that were there before among them.
+  uint64_t num_kept = 0;        // Tokens in front that are those from before.
+  // The tokens of each part's content; the others are the template's.
+  std::vector<TokenRange> contents;
+};
+
 // The new tokens of one session in a batch.
 struct BatchEntry {
   Session* session = nullptr;
@@ -321,12 +344,12 @@ class LlamaEngine {
   //         limits.progress).
   Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
                                         const TokenizeLimits& limits = {}) const;
-  // Ids to text. Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
+  // Ids to text: what Join made of it, without the space that some tokenizers set before a text.
+  // Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
   Result<std::string> Detokenize(std::span<const TokenId> tokens,
                                  bool render_special = false) const;
 
-  // The text that a reply of these tokens shows: that of each, one behind the other, where
-  // Detokenize leaves out the space that some tokenizers set before a text.
+  // The text that a reply of these tokens shows: that of each, one behind the other.
   // Errors: as Detokenize.
   Result<std::string> ReplyText(std::span<const TokenId> tokens) const;
 
@@ -335,23 +358,39 @@ class LlamaEngine {
   Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
                                     bool add_assistant_header) const;
 
-  // A prompt in two parts that are tokenized apart, so that ids never change across the boundary:
-  // DocumentPrefix = template up to and including `document`, inside the user's message; any number
-  // of QuestionSuffix = the question, the message's end and the assistant's header. Content is
-  // never parsed for control tokens. A model without template takes the bare texts.
+  // The tokens of a text that is put together of parts, behind tokens that are there: those of the
+  // whole text, tokenized at once (text_join.h). Without tokens before it, it begins a text.
+  // Memory: two copies of the text, and the ids. Errors: as Tokenize.
+  Result<JoinedText> Join(std::span<const TokenId> before, std::span<const PromptPart> parts,
+                          const JoinOptions& options = {}) const;
+  // The tokens that the tokenizer makes of the text of these, control tokens left as they are.
+  Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens) const;
+
+  // What Join takes, by the model's template. A model without template takes the bare texts, a line
+  // each. The parts refer to the texts that are given. Errors: as ApplyTemplate.
+  //   DocumentParts      up to and including `document`, inside the user's message
+  //   QuestionParts      behind a document: the question, the message's end, the assistant's header
+  //   NextTurnParts      behind a reply: its end, the next message, the assistant's header
+  //   ConversationParts  the whole of a conversation, ending with the assistant's header; with
+  //                      `first`, what comes behind the content of messages[first - 1], from that
+  //                      message's end on. kInvalidArgument: no message; first is beyond them
+  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document) const;
+  Result<PromptParts> QuestionParts(std::string_view question) const;
+  Result<PromptParts> NextTurnParts(std::string_view message) const;
+  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages,
+                                        size_t first = 0) const;
+
+  // Tokens of these parts that begin a text. FirstTurn: a message that ends with the assistant's
+  // header.
   Result<std::vector<TokenId>> DocumentPrefix(std::string_view system, std::string_view document,
                                               const TokenizeLimits& limits = {}) const;
-  Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
-  // A dialogue: the first message with all that comes before it, and each later one with the end of
-  // the assistant's reply before it. Both end with the assistant's header.
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
-  Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
-  // The whole of a conversation, ending with the assistant's header; with `first`, what comes
-  // behind the content of messages[first - 1], from that message's end on. A model without template
-  // takes the bare texts, a line each. Errors: kInvalidArgument (no message; first is beyond their
-  // number); as ApplyTemplate.
+  // With `first`: behind a text that ends with no token across.
   Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages,
                                             size_t first = 0) const;
+  // The same of parts behind any document, and behind any reply.
+  Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
+  Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
 
   // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last token.
   // Nothing checks ModelInfo::max_context: beyond it the model is run at positions that it never

@@ -1,6 +1,7 @@
 #include "engines/llama/prompt_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace attndb::llama {
 
@@ -40,8 +41,12 @@ std::string_view PromptLayoutName(PromptLayout layout) {
   return "unknown";
 }
 
-Result<PromptLayout> LayoutOf(const LlamaEngine& engine, std::span<const TokenId> tokens) {
-  if (!engine.info().has_chat_template) return PromptLayout::kRaw;
+namespace {
+
+// By ids alone.
+Result<PromptLayout> GuessLayout(const LlamaEngine& engine, std::span<const TokenId> tokens) {
+  // No document was stored by a template that can't be applied.
+  if (!engine.info().knows_chat_template) return PromptLayout::kRaw;
   // What all prompts begin with, whatever the system message: with two of them and without one.
   ATTNDB_ASSIGN_OR_RETURN(const auto a, engine.DocumentPrefix("A", "x"));
   ATTNDB_ASSIGN_OR_RETURN(const auto b, engine.DocumentPrefix("B", "x"));
@@ -58,8 +63,9 @@ Result<PromptLayout> LayoutOf(const LlamaEngine& engine, std::span<const TokenId
   return Contains(tokens, header) ? PromptLayout::kDialogue : PromptLayout::kDocument;
 }
 
-Result<uint64_t> SystemTokens(const LlamaEngine& engine, std::span<const TokenId> tokens) {
-  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, tokens));
+// By ids alone.
+Result<uint64_t> GuessSystemTokens(const LlamaEngine& engine, std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, GuessLayout(engine, tokens));
   if (layout == PromptLayout::kRaw) return 0;
   // What stands in front of a document, with a system message and without one.
   const auto head = [&engine](std::string_view system) -> Result<std::vector<TokenId>> {
@@ -81,24 +87,136 @@ Result<uint64_t> SystemTokens(const LlamaEngine& engine, std::span<const TokenId
   return EndOfFirst(tokens, user_header).value_or(0);
 }
 
-Result<std::vector<TokenId>> QuestionTokens(const LlamaEngine& engine, PromptLayout layout,
-                                            std::string_view question) {
+TextForm FormOf(PromptLayout layout) {
   switch (layout) {
     case PromptLayout::kRaw:
-      return engine.Tokenize(question, /*add_special=*/false, /*parse_special=*/false);
+      return TextForm::kRaw;
     case PromptLayout::kDocument:
-      return engine.QuestionSuffix(question);
+      return TextForm::kDocument;
     case PromptLayout::kDialogue:
-      return engine.NextTurn(question);
+      return TextForm::kDialogue;
   }
-  return Status::Internal("unknown prompt layout");
+  return TextForm::kUnknown;
 }
 
-Result<std::vector<TokenId>> DocumentTokens(const LlamaEngine& engine, bool raw,
-                                            std::string_view system, std::string_view document,
-                                            const TokenizeLimits& limits) {
-  if (raw) return engine.Tokenize(document, /*add_special=*/true, /*parse_special=*/false, limits);
-  return engine.DocumentPrefix(system, document, limits);
+}  // namespace
+
+Result<PromptLayout> LayoutOf(const LlamaEngine& engine, const TextLayout& text,
+                              std::span<const TokenId> tokens) {
+  for (const PromptLayout layout :
+       {PromptLayout::kRaw, PromptLayout::kDocument, PromptLayout::kDialogue}) {
+    if (text.form == FormOf(layout)) return layout;
+  }
+  return GuessLayout(engine, tokens);
+}
+
+Result<StoredContext> OpenContext(const LlamaEngine& engine, const DB& db,
+                                  const std::string& context) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
+  StoredContext stored;
+  // By its id: another process may give the name to another context between the two calls.
+  ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
+                          db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
+  // It keeps its id when it grows.
+  if (info.num_tokens == stored.tokens.size()) stored.text = info.text_layout;
+  ATTNDB_ASSIGN_OR_RETURN(stored.layout, LayoutOf(engine, stored.text, stored.tokens));
+  return stored;
+}
+
+Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
+                              std::span<const TokenId> tokens) {
+  if (text.messages.size() < 2 || text.messages.front().role != TextRole::kSystem) {
+    return text.form == TextForm::kRaw ? Result<uint64_t>(0) : GuessSystemTokens(engine, tokens);
+  }
+  return text.messages[1].tokens.begin;
+}
+
+Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext& context,
+                                  std::string_view question, bool keeps_before) {
+  PromptParts parts = {{"", question}};
+  if (context.layout == PromptLayout::kDocument) {
+    ATTNDB_ASSIGN_OR_RETURN(parts, engine.QuestionParts(question));
+  } else if (context.layout == PromptLayout::kDialogue) {
+    ATTNDB_ASSIGN_OR_RETURN(parts, engine.NextTurnParts(question));
+  }
+  ATTNDB_ASSIGN_OR_RETURN(
+      JoinedText joined,
+      engine.Join(context.tokens, parts, {.keeps_before = keeps_before, .limits = {}}));
+  const TextRole roles[] = {TextRole::kUser};
+  PromptText prompt = {{}, joined.num_kept, Continued(context.text, joined, roles)};
+  prompt.tokens = std::move(joined.tokens);
+  return prompt;
+}
+
+Result<PromptText> DocumentText(const LlamaEngine& engine, bool raw, std::string_view system,
+                                std::string_view document, const TokenizeLimits& limits) {
+  document = WithoutBom(document);
+  PromptParts parts = {{"", document}};
+  if (!raw) {
+    Result<PromptParts> by_template = engine.DocumentParts(system, document);
+    if (by_template.status().code() == StatusCode::kUnsupported) {
+      return Status::Unsupported(by_template.status().message() +
+                                 "; --raw (\"raw\": true to a server) takes the text alone");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(parts, std::move(by_template));
+  } else if (!system.empty()) {
+    parts = {{"", system}, {"\n", document}};
+  }
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText joined, engine.Join({}, parts, {.limits = limits}));
+  const bool is_bare = raw || !engine.info().has_chat_template;
+  const TextRole all[] = {TextRole::kSystem, TextRole::kUser};
+  const auto roles = std::span(all).last(parts.size());
+  PromptText stored = {
+      {}, 0, Continued({is_bare ? TextForm::kRaw : TextForm::kDocument, {}}, joined, roles)};
+  stored.tokens = std::move(joined.tokens);
+  return stored;
+}
+
+TextLayout FirstOf(TextLayout text, uint64_t num_tokens) {
+  for (TextMessage& message : text.messages) {
+    message.tokens.end = std::min(message.tokens.end, num_tokens);
+  }
+  std::erase_if(text.messages, [](const TextMessage& message) {
+    return message.tokens.begin >= message.tokens.end;
+  });
+  return text;
+}
+
+TextLayout Continued(TextLayout before, const JoinedText& joined, std::span<const TextRole> roles) {
+  TextLayout text = FirstOf(std::move(before), joined.num_kept);
+  if (text.form == TextForm::kUnknown || text.form == TextForm::kRaw) return text;
+  for (size_t i = 0; i < roles.size(); ++i) {
+    if (joined.contents[i].begin == joined.contents[i].end) continue;
+    text.messages.push_back({roles[i], joined.contents[i]});
+  }
+  // Its form is known all the same.
+  if (text.messages.size() > TextLayout::kMaxMessages) text.messages.clear();
+  return text;
+}
+
+void AddReply(TokenRange reply, TextLayout* text) {
+  if (text->form == TextForm::kUnknown || text->form == TextForm::kRaw) return;
+  text->form = TextForm::kDialogue;
+  if (reply.begin >= reply.end) return;
+  text->messages.push_back({TextRole::kAssistant, reply});
+  if (text->messages.size() > TextLayout::kMaxMessages) text->messages.clear();
+}
+
+Result<bool> BeginsWithText(const LlamaEngine& engine, std::span<const TokenId> tokens,
+                            std::span<const TokenId> beginning) {
+  const size_t num_same = CommonPrefix(tokens, beginning);
+  if (num_same == beginning.size()) return true;
+  ATTNDB_ASSIGN_OR_RETURN(const std::string end,
+                          engine.Detokenize(beginning.subspan(num_same), /*render_special=*/true));
+  ATTNDB_ASSIGN_OR_RETURN(const std::string rest,
+                          engine.Detokenize(tokens.subspan(num_same), /*render_special=*/true));
+  return rest.starts_with(end);
+}
+
+std::string_view WithoutBom(std::string_view text) {
+  constexpr std::string_view kBom = "\xEF\xBB\xBF";
+  if (text.starts_with(kBom)) text.remove_prefix(kBom.size());
+  return text;
 }
 
 }  // namespace attndb::llama

@@ -1,10 +1,12 @@
-// What a stored context is to a chat template, and the ids that ask something of it.
+// The layout of a stored context under a chat template, and the ids that ask something of it.
 //
-// A context holds ids only. Control tokens stand in them only where the template put them (content
-// is never parsed for them), so the ids themselves say what they are:
-//   raw        does not begin as the template begins: plain text, or a model without template;
-//   document   begins so and has no assistant's header yet: the user's message is open;
-//   dialogue   has an assistant's header: it ends inside or after a reply.
+//   raw        the text alone; or the model has no template that llama.cpp knows;
+//   document   the user's message is open;
+//   dialogue   the text ends inside or after a reply.
+//
+// A context is stored with its layout and with the places of its messages (TextLayout). Earlier
+// versions stored no layout. The ids of their contexts are judged instead: a document begins as
+// the template begins, and a dialogue has an assistant's header.
 //
 // Errors:  as the engine's Tokenize.
 // Threads: stateless.
@@ -14,9 +16,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "attndb/db.h"
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
@@ -26,20 +30,57 @@ namespace attndb::llama {
 enum class PromptLayout : uint8_t { kRaw, kDocument, kDialogue };
 std::string_view PromptLayoutName(PromptLayout layout);
 
-Result<PromptLayout> LayoutOf(const LlamaEngine& engine, std::span<const TokenId> tokens);
+// A context to go on from.
+struct StoredContext {
+  std::vector<TokenId> tokens;
+  TextLayout text;
+  PromptLayout layout = PromptLayout::kRaw;
+};
+
+// Tokens to run or to store, and whose words they are.
+struct PromptText {
+  std::vector<TokenId> tokens;
+  uint64_t num_kept = 0;  // The first tokens are the context's, up to here.
+  TextLayout text;        // Unknown if the layout of the context is unknown.
+};
+
+Result<PromptLayout> LayoutOf(const LlamaEngine& engine, const TextLayout& text,
+                              std::span<const TokenId> tokens);
+
+// Errors: also those of DB::Describe.
+Result<StoredContext> OpenContext(const LlamaEngine& engine, const DB& db,
+                                  const std::string& context);
 
 // The tokens of a system message in front of a context, the headers around it included, up to where
 // the user's message begins: 0 if there is none.
-Result<uint64_t> SystemTokens(const LlamaEngine& engine, std::span<const TokenId> tokens);
+Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
+                              std::span<const TokenId> tokens);
 
-// The ids to append to a context of that layout so that the model answers `question`.
-Result<std::vector<TokenId>> QuestionTokens(const LlamaEngine& engine, PromptLayout layout,
-                                            std::string_view question);
+// Returns the ids of a context and of `question` behind it, so that the model answers. With
+// `keeps_before` all ids of the context stay.
+Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext& context,
+                                  std::string_view question, bool keeps_before = false);
 
-// The ids that `document` is stored as.
-Result<std::vector<TokenId>> DocumentTokens(const LlamaEngine& engine, bool raw,
-                                            std::string_view system, std::string_view document,
-                                            const TokenizeLimits& limits = {});
+// Returns the text that `document` is stored as, without a byte order mark in front. `raw` leaves
+// the template out: the system message is then a line before the document.
+Result<PromptText> DocumentText(const LlamaEngine& engine, bool raw, std::string_view system,
+                                std::string_view document, const TokenizeLimits& limits = {});
+
+// Returns the layout of `joined`: the messages of `before`, whose tokens stand in front, and then
+// the parts of `joined`, which have these roles.
+TextLayout Continued(TextLayout before, const JoinedText& joined, std::span<const TextRole> roles);
+// Notes a reply of these tokens behind a text's messages. An open document becomes a dialogue.
+void AddReply(TokenRange reply, TextLayout* text);
+// The text of the first `num_tokens` alone.
+TextLayout FirstOf(TextLayout text, uint64_t num_tokens);
+
+// Whether `tokens` begin with the text of `beginning`. The last tokens of `beginning` may be others
+// there, because a text follows them. Errors: as LlamaEngine::Detokenize.
+Result<bool> BeginsWithText(const LlamaEngine& engine, std::span<const TokenId> tokens,
+                            std::span<const TokenId> beginning);
+
+// A text without the UTF-8 byte order mark that some editors put in front.
+std::string_view WithoutBom(std::string_view text);
 
 // Pure parts, for tests. Number of ids at the start, or at the end, in which `a` and `b` agree.
 size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);

@@ -1,5 +1,5 @@
-// Goal:   the pure parts of telling a document from a dialogue. The whole is tested with a model in
-//         tests/cli.
+// Goal:   the pure parts of telling a document from a dialogue, and of whose words tokens are. The
+//         whole is tested with models in text_join_test.cc and in tests/cli.
 // Method: small lists of ids.
 #include "engines/llama/prompt_layout.h"
 
@@ -35,6 +35,37 @@ TEST(PromptLayoutTest, ContainsFindsRunsOnly) {
   EXPECT_TRUE(Contains(Tokens{1, 2, 3, 4}, Tokens{2, 3}));
   EXPECT_FALSE(Contains(Tokens{1, 2, 3, 4}, Tokens{2, 4}));
   EXPECT_TRUE(Contains(Tokens{1}, Tokens{}));
+}
+
+TEST(PromptLayoutTest, MessagesGoOnBehindThoseBefore) {
+  TextLayout document = {TextForm::kDocument, {{TextRole::kUser, {2, 10}}}};
+  // The last token became another one, and the second part is empty.
+  const JoinedText joined = {.tokens = Tokens(20), .num_kept = 9, .contents = {{12, 17}, {20, 20}}};
+  const TextRole roles[] = {TextRole::kUser, TextRole::kOther};
+  TextLayout asked = Continued(document, joined, roles);
+  EXPECT_EQ(asked.ToString(), "document user:2-9 user:12-17");
+  AddReply({20, 23}, &asked);
+  EXPECT_EQ(asked.ToString(), "dialogue user:2-9 user:12-17 assistant:20-23");
+  AddReply({23, 23}, &asked);
+  EXPECT_EQ(asked.messages.size(), 3U) << "a reply of no words";
+  EXPECT_EQ(FirstOf(asked, 14).ToString(), "dialogue user:2-9 user:12-14");
+  EXPECT_EQ(FirstOf(asked, 1).ToString(), "dialogue");
+}
+
+TEST(PromptLayoutTest, NothingIsSaidBehindATextOfWhichNothingIsKnown) {
+  const JoinedText joined = {.tokens = Tokens(20), .num_kept = 9, .contents = {{12, 17}}};
+  const TextRole roles[] = {TextRole::kUser};
+  for (const TextForm form : {TextForm::kUnknown, TextForm::kRaw}) {
+    TextLayout text = Continued({form, {}}, joined, roles);
+    AddReply({20, 23}, &text);
+    EXPECT_EQ(text, (TextLayout{form, {}}));
+  }
+}
+
+TEST(PromptLayoutTest, MoreMessagesThanAreKeptLeaveTheForm) {
+  TextLayout text = {TextForm::kDialogue, {}};
+  for (uint64_t i = 0; i <= TextLayout::kMaxMessages; ++i) AddReply({i, i + 1}, &text);
+  EXPECT_EQ(text, (TextLayout{TextForm::kDialogue, {}}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engines/llama/stored_text.h"
 
-#include "engines/llama/prompt_layout.h"
+#include <utility>
+#include <vector>
 
 namespace attndb::llama {
 namespace {
@@ -30,25 +31,29 @@ Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::st
   return stored;
 }
 
-Result<std::vector<TokenId>> AppendedTokens(const LlamaEngine& engine, const DB& db,
-                                            const std::string& context, std::string_view text,
-                                            const TokenizeLimits& limits) {
+Result<PromptText> AppendedText(const LlamaEngine& engine, const DB& db, const std::string& context,
+                                std::string_view text, const TokenizeLimits& limits) {
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(engine, db, context));
+  ATTNDB_RETURN_IF_ERROR(TokensOf(engine, db, context).status());
   if (info.num_dropped > 0) {
     return Status::FailedPrecondition("'" + context +
                                       "' has lost tokens: what is appended would not see its text");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, tokens));
-  if (layout == PromptLayout::kDialogue) {
+  ATTNDB_ASSIGN_OR_RETURN(StoredContext stored, OpenContext(engine, db, context));
+  if (stored.layout == PromptLayout::kDialogue) {
     return Status::FailedPrecondition("'" + context +
                                       "' is a dialogue; 'attndb chat' goes on with it");
   }
-  ATTNDB_ASSIGN_OR_RETURN(
-      const std::vector<TokenId> more,
-      engine.Tokenize(text, /*add_special=*/false, /*parse_special=*/false, limits));
-  tokens.insert(tokens.end(), more.begin(), more.end());
-  return tokens;
+  const PromptPart part = {"", WithoutBom(text)};
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText joined,
+                          engine.Join(stored.tokens, std::span(&part, 1), {.limits = limits}));
+  // The document's message is longer now.
+  PromptText appended = {{}, joined.num_kept, std::move(stored.text)};
+  if (!appended.text.messages.empty()) {
+    appended.text.messages.back().tokens.end = joined.tokens.size();
+  }
+  appended.tokens = std::move(joined.tokens);
+  return appended;
 }
 
 }  // namespace attndb::llama

@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "attndb/db.h"
 #include "attndb/result.h"
-#include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::llama {
 
@@ -27,12 +26,12 @@ struct StoredText {
 Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
                           bool render_special);
 
-// The ids of a context with `text` behind all that it holds.
+// Returns the ids of a context with `text` behind all that it holds. They are those of the whole
+// text, so the last ids of the context may change. A byte order mark in front of `text` is dropped.
 // Errors: also kFailedPrecondition (it has lost tokens, so that the text would not see all of it;
 //         or it is a dialogue).
-Result<std::vector<TokenId>> AppendedTokens(const LlamaEngine& engine, const DB& db,
-                                            const std::string& context, std::string_view text,
-                                            const TokenizeLimits& limits);
+Result<PromptText> AppendedText(const LlamaEngine& engine, const DB& db, const std::string& context,
+                                std::string_view text, const TokenizeLimits& limits);
 
 }  // namespace attndb::llama
 

@@ -32,11 +32,6 @@ unsigned char Byte(char c) { return static_cast<unsigned char>(c); }
 
 size_t PairOf(char before, char after) { return size_t{Byte(before)} * 256 + Byte(after); }
 
-bool AddsSpace(const llama_vocab* vocab) {
-  const std::vector<TokenId> ids = PlainIds(vocab, "a");
-  return !ids.empty() && TextOf(vocab, ids.front()).starts_with(' ');
-}
-
 bool IsIn(uint32_t c, uint32_t first, uint32_t last) { return c >= first && c <= last; }
 
 bool IsDigit(uint32_t c) { return IsIn(c, '0', '9'); }
@@ -158,6 +153,11 @@ std::vector<TokenId> PlainIds(const llama_vocab* vocab, std::string_view text) {
   return ids;
 }
 
+bool AddsSpace(const llama_vocab* vocab) {
+  const std::vector<TokenId> ids = PlainIds(vocab, "a");
+  return !ids.empty() && TextOf(vocab, ids.front()).starts_with(' ');
+}
+
 TextCuts::TextCuts(const llama_vocab* vocab)
     : vocab_(vocab),
       adds_space_(AddsSpace(vocab)),
@@ -239,6 +239,16 @@ std::vector<TokenId> TextCuts::IdsBehindText(std::string_view piece) const {
   if (!is_apart) return PlainIds(vocab_, piece);
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(front.size()));
   return ids;
+}
+
+std::optional<size_t> TextCuts::Last(std::string_view text, std::span<const size_t> places) const {
+  int num_tries = 0;
+  for (auto at = places.rbegin(); can_cut_ && at != places.rend(); ++at) {
+    if (*at == 0 || *at >= text.size() || !MayCut(text, *at)) continue;
+    if (IsSameAround(text, *at)) return *at;
+    if (++num_tries == kMaxTries) break;
+  }
+  return std::nullopt;
 }
 
 std::vector<TokenId> TextCuts::IdsOf(std::string_view text, size_t begin, size_t end) const {

@@ -26,6 +26,7 @@
 #include <bitset>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,9 @@ size_t EndOfShortRuns(std::string_view text, size_t begin);
 // The ids of `text`, without special ones.
 std::vector<TokenId> PlainIds(const llama_vocab* vocab, std::string_view text);
 
+// Whether the tokenizer sets a space before each text that it gets.
+bool AddsSpace(const llama_vocab* vocab);
+
 class TextCuts {
  public:
   // `vocab` outlives this.
@@ -54,6 +58,8 @@ class TextCuts {
   // where it has to be cut before that. At the end of a character, if the text is UTF-8.
   // REQUIRES: begin < least <= text.size().
   size_t Next(std::string_view text, size_t begin, size_t least) const;
+  // The last of `places` that is a cut of `text`; nullopt if none is. `places` ascend.
+  std::optional<size_t> Last(std::string_view text, std::span<const size_t> places) const;
   // The ids of text[begin, end), where both are cuts or the text's ends.
   std::vector<TokenId> IdsOf(std::string_view text, size_t begin, size_t end) const;
 
@@ -70,8 +76,7 @@ class TextCuts {
   std::vector<TokenId> IdsBehindText(std::string_view piece) const;
 
   const llama_vocab* const vocab_;
-  // Whether the tokenizer sets a space before each text that it gets: cuts are before spaces then,
-  // and a piece leaves its own to it.
+  // With AddsSpace, cuts are before spaces, and a piece leaves its own space to the tokenizer.
   const bool adds_space_;
   const bool has_expressions_;  // Texts are split by regular expressions: BPE.
   bool can_cut_ = false;

@@ -21,6 +21,7 @@
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_log.h"
 #include "engines/llama/model_file.h"
+#include "engines/llama/text_join.h"
 #include "engines/llama/tokenizer.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
@@ -195,6 +196,39 @@ TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallInSentencePiece) {
     ASSERT_NE(model, nullptr);
     ExpectAgreement(llama_model_get_vocab(model.get()));
     if (!adds_space) ExpectAgreementWithoutWords(llama_model_get_vocab(model.get()));
+  }
+}
+
+TEST_F(TextCutsTest, TextsThatFollowEachOtherHaveTheIdsOfTheWhole) {
+  std::vector<ModelPtr> models;
+  for (const char* const pre : {"smollm", "llama-bpe", "gpt-4o", "bloom"}) {
+    models.push_back(LoadPre(pre));
+  }
+  for (const bool adds_space : {false, true}) models.push_back(LoadSentencePiece(adds_space));
+  for (const ModelPtr& model : models) {
+    ASSERT_NE(model, nullptr);
+    const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+    for (int i = 0; i < 40; ++i) {
+      const bool is_english = i % 2 == 0;
+      const std::string text = is_english ? TestText().substr(Below(100'000, &random_), 3000)
+                                          : RandomText(&random_, 200 + Below(3000, &random_));
+      std::vector<TokenId> ids = tokenizer.BeginOfText();
+      for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+        end = std::min(text.size(), begin + 1 + Below(1500, &random_));
+        while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;  // Whole characters.
+        const PromptPart part = {"", std::string_view(text).substr(begin, end - begin)};
+        ATTNDB_ASSERT_OK_AND_ASSIGN(JoinedText joined,
+                                    JoinText(tokenizer, ids, std::span(&part, 1), {}));
+        ASSERT_LE(joined.num_kept, ids.size());
+        EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + static_cast<int>(joined.num_kept),
+                               joined.tokens.begin()));
+        ids = std::move(joined.tokens);
+      }
+      std::vector<TokenId> whole = tokenizer.BeginOfText();
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const auto plain, tokenizer.Tokenize(text, false, false));
+      whole.insert(whole.end(), plain.begin(), plain.end());
+      EXPECT_EQ(ids, whole) << text;
+    }
   }
 }
 

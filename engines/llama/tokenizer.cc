@@ -7,18 +7,26 @@
 #include <new>
 #include <string>
 
-#include "engines/llama/text_cuts.h"
-
 namespace attndb::llama {
 namespace {
 
 constexpr size_t kTextBytesMax = size_t{1} << 30;  // llama.cpp counts in int32_t.
+
+// False also for a vocabulary that can't hold a letter.
+bool SetsSpace(const llama_vocab* vocab) {
+  try {
+    return AddsSpace(vocab);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 }  // namespace
 
 Tokenizer::Tokenizer(const llama_vocab* vocab)
     : vocab_(vocab),
       present_(llama_vocab_type(vocab) != LLAMA_VOCAB_TYPE_NONE),
+      adds_space_(present_ && SetsSpace(vocab)),
       vocab_size_(static_cast<uint32_t>(llama_vocab_n_tokens(vocab))) {}
 
 Status Tokenizer::CheckPresent() const {
@@ -61,15 +69,14 @@ bool Tokenizer::HasLongRun(std::string_view text) const {
 
 Result<std::vector<TokenId>> Tokenizer::TryTokenizePieces(std::string_view text, bool add_special,
                                                           const TokenizeLimits& limits) const {
-  const TextCuts cuts(vocab_);
   // What llama.cpp sets before and behind all of a text.
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TryTokenize("", add_special, false));
   const bool has_end = !tokens.empty() && add_special && llama_vocab_get_add_eos(vocab_);
   if (has_end) tokens.pop_back();
   for (size_t begin = 0; begin < text.size();) {
     const size_t least = std::min(begin + limits.piece_bytes, text.size());
-    const size_t end = cuts.Next(text, begin, least);
-    const std::vector<TokenId> piece = cuts.IdsOf(text, begin, end);
+    const size_t end = cuts().Next(text, begin, least);
+    const std::vector<TokenId> piece = cuts().IdsOf(text, begin, end);
     tokens.insert(tokens.end(), piece.begin(), piece.end());
     begin = end;
     if (tokens.size() > limits.max_tokens) return tokens;
@@ -108,19 +115,40 @@ Result<std::string> Tokenizer::Detokenize(std::span<const TokenId> tokens,
                                           bool render_special) const {
   ATTNDB_RETURN_IF_ERROR(CheckPresent());
   ATTNDB_RETURN_IF_ERROR(CheckIds(tokens));
-  std::string text(tokens.size() * 8 + 16, '\0');
+  std::string text;
+  if (!adds_space_) {
+    ATTNDB_RETURN_IF_ERROR(AppendText(tokens, render_special, &text));
+    return text;
+  }
+  for (size_t begin = 0; begin < tokens.size();) {
+    size_t end = begin;
+    while (end < tokens.size() && !IsBetweenTexts(tokens, end)) ++end;
+    ATTNDB_RETURN_IF_ERROR(AppendText(tokens.subspan(begin, end - begin), render_special, &text));
+    begin = end;
+    while (end < tokens.size() && IsBetweenTexts(tokens, end)) ++end;
+    ATTNDB_RETURN_IF_ERROR(AppendText(tokens.subspan(begin, end - begin), render_special, &text));
+    begin = end;
+  }
+  return text;
+}
+
+Status Tokenizer::AppendText(std::span<const TokenId> tokens, bool render_special,
+                             std::string* text) const {
+  const size_t before = text->size();
+  text->resize(before + tokens.size() * 8 + 16);
   const auto detokenize = [&] {
-    return llama_detokenize(vocab_, tokens.data(), static_cast<int32_t>(tokens.size()), text.data(),
-                            static_cast<int32_t>(text.size()), false, render_special);
+    return llama_detokenize(vocab_, tokens.data(), static_cast<int32_t>(tokens.size()),
+                            text->data() + before, static_cast<int32_t>(text->size() - before),
+                            false, render_special);
   };
   int32_t length = detokenize();
   if (length < 0) {
-    text.resize(static_cast<size_t>(-length));
+    text->resize(before + static_cast<size_t>(-length));
     length = detokenize();
   }
   if (length < 0) return Status::Internal("llama_detokenize failed");
-  text.resize(static_cast<size_t>(length));
-  return text;
+  text->resize(before + static_cast<size_t>(length));
+  return Status::Ok();
 }
 
 Result<std::string> Tokenizer::ReplyText(std::span<const TokenId> tokens) const {
@@ -149,6 +177,28 @@ std::vector<TokenId> Tokenizer::BeginOfText() const {
 
 bool Tokenizer::IsEndOfGeneration(TokenId token) const {
   return present_ && llama_vocab_is_eog(vocab_, token);
+}
+
+bool Tokenizer::IsControl(TokenId token) const {
+  return (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_CONTROL) != 0;
+}
+
+bool Tokenizer::IsBetweenTexts(std::span<const TokenId> tokens, size_t idx) const {
+  if (IsControl(tokens[idx])) return true;
+  return idx == 0 && llama_vocab_get_add_bos(vocab_) && tokens[0] == llama_vocab_bos(vocab_);
+}
+
+bool Tokenizer::StripsLeft(TokenId token) const {
+  return (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_LSTRIP) != 0;
+}
+
+bool Tokenizer::StripsRight(TokenId token) const {
+  return (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_RSTRIP) != 0;
+}
+
+const TextCuts& Tokenizer::cuts() const {
+  std::call_once(cuts_made_, [this] { cuts_ = std::make_unique<const TextCuts>(vocab_); });
+  return *cuts_;
 }
 
 Status Tokenizer::CheckIds(std::span<const TokenId> tokens) const {

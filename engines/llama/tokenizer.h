@@ -8,6 +8,9 @@
 
 #include <llama.h>
 
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +19,7 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/text_cuts.h"
 
 namespace attndb::llama {
 
@@ -30,6 +34,8 @@ class Tokenizer {
   // LlamaEngine::Tokenize.
   Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
                                         const TokenizeLimits& limits = {}) const;
+  // LlamaEngine::Detokenize: each run of text between control tokens is one text, so that a space
+  // that the tokenizer set before it goes.
   Result<std::string> Detokenize(std::span<const TokenId> tokens, bool render_special) const;
 
   // LlamaEngine::ReplyText.
@@ -41,12 +47,24 @@ class Tokenizer {
   // The begin-of-text token, if the model wants a text to begin with it.
   std::vector<TokenId> BeginOfText() const;
   bool IsEndOfGeneration(TokenId token) const;
+  bool IsControl(TokenId token) const;
+  // Whether tokens[idx] stands between texts: a control token, or the one that begins all texts.
+  bool IsBetweenTexts(std::span<const TokenId> tokens, size_t idx) const;
+  // Whether a token that is found in a text takes the spaces before, or behind it.
+  bool StripsLeft(TokenId token) const;
+  bool StripsRight(TokenId token) const;
+  // Whether a space is set before each text.
+  bool adds_space() const { return adds_space_; }
+  // Made by the first call, which reads the vocabulary. REQUIRES: present().
+  const TextCuts& cuts() const;
 
   // Errors: kInvalidArgument naming the first id that is not in the vocabulary.
   Status CheckIds(std::span<const TokenId> tokens) const;
 
  private:
   Status CheckPresent() const;
+  // Appends the text of tokens as llama.cpp gives it.
+  Status AppendText(std::span<const TokenId> tokens, bool render_special, std::string* text) const;
   // Whether llama.cpp must not get the text in one call: text_cuts.h.
   bool HasLongRun(std::string_view text) const;
   // These may throw what llama.cpp throws.
@@ -57,7 +75,10 @@ class Tokenizer {
 
   const llama_vocab* vocab_;
   bool present_;
+  bool adds_space_;
   uint32_t vocab_size_;
+  mutable std::once_flag cuts_made_;
+  mutable std::unique_ptr<const TextCuts> cuts_;
 };
 
 }  // namespace attndb::llama

@@ -70,6 +70,13 @@ Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
   return db.CreateSession(spec, prompt, options);
 }
 
+Status CropTo(uint64_t num_tokens, Session* session) {
+  ATTNDB_RETURN_IF_ERROR(session->Crop(num_tokens));
+  const auto position = static_cast<int64_t>(num_tokens);
+  const bool is_moved = session->num_dropped() == 0 && session->next_position() != position;
+  return is_moved ? session->Rebase(position) : Status::Ok();
+}
+
 Result<uint64_t> MakeRoom(const WindowOptions& window, uint64_t num_new, Session* session) {
   ATTNDB_RETURN_IF_ERROR(window.Validate());
   if (window.window_tokens == 0) return num_new;

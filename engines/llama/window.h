@@ -45,6 +45,10 @@ Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
                                      const ModelSpec& spec, std::span<const TokenId> prompt,
                                      SessionOptions options);
 
+// Leaves the first `num_tokens` tokens of the session. Tokens that had left it since are back, and
+// the next token has the position that it has without a cut. Errors: as Session::Crop and Rebase.
+Status CropTo(uint64_t num_tokens, Session* session);
+
 }  // namespace attndb::llama
 
 #endif  // ATTNDB_ENGINES_LLAMA_WINDOW_H_

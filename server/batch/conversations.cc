@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engines/llama/prompt_layout.h"
 #include "engines/llama/window.h"
 #include "server/batch/turn.h"
 #include "server/batch/turn_id.h"
@@ -30,6 +31,18 @@ size_t CountOf(std::span<const TokenId> part, std::span<const TokenId> tokens) {
   }
 }
 
+// The text that the store has under a name.
+Result<KeptText> StoredText(const DB& db, const std::string& context) {
+  ATTNDB_ASSIGN_OR_RETURN(ContextInfo info, db.Describe(context));
+  KeptText stored;
+  // By its id: the name may be given to another context between the two calls.
+  ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
+                          db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
+  // It keeps its id when it grows.
+  if (info.num_tokens == stored.tokens.size()) stored.text = std::move(info.text_layout);
+  return stored;
+}
+
 }  // namespace
 
 size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -39,11 +52,7 @@ size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
 std::optional<Session> ForkOf(const Session& session, uint64_t num_tokens,
                               const std::string& plan) {
   Result<Session> fork = session.Fork();
-  if (!fork.ok() || !fork->Crop(num_tokens).ok()) return std::nullopt;
-  // The dropped tokens are back. The next token has the position that it has without a cut.
-  const auto position = static_cast<int64_t>(num_tokens);
-  const bool is_moved = fork->num_dropped() == 0 && fork->next_position() != position;
-  if (is_moved && !fork->Rebase(position).ok()) return std::nullopt;
+  if (!fork.ok() || !llama::CropTo(num_tokens, &*fork).ok()) return std::nullopt;
   if (!plan.empty() && !fork->SetPlan(plan).ok()) return std::nullopt;
   return *std::move(fork);
 }
@@ -123,7 +132,7 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   uint64_t best_length = num_known;
   for (Live& live : live_) {
     if (live.tenant != tenant || IsLost(live)) continue;
-    const uint64_t common = std::min(CommonLength(*live.tokens, prompt), prompt.size() - 1);
+    const uint64_t common = std::min(CommonLength(live.kept->tokens, prompt), prompt.size() - 1);
     const uint64_t length =
         llama::ReusableTokens(window, live.session.cuts(), common, prompt.size());
     if (length <= best_length) continue;
@@ -140,28 +149,28 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
       *std::move(fork), {rest.begin(), rest.end()}, price, price.way == ReuseWay::kDisk};
 }
 
-std::shared_ptr<const std::vector<TokenId>> Conversations::UnstoredTokens(
-    const std::string& tenant, const std::string& context) const {
+std::shared_ptr<const KeptText> Conversations::UnstoredText(const std::string& tenant,
+                                                            const std::string& context) const {
   const Key key(tenant, context);
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = stores_.find(key);
-  if (found != stores_.end() && !found->second.store.done()) return found->second.tokens;
+  if (found != stores_.end() && !found->second.store.done()) return found->second.kept;
   if (!FailureOf(key)) return nullptr;
   for (const Live& live : live_) {
-    if (live.tenant == tenant && live.id == context) return live.tokens;
+    if (live.tenant == tenant && live.id == context) return live.kept;
   }
   return nullptr;
 }
 
-Result<std::vector<TokenId>> Conversations::TokensOf(const std::string& tenant,
-                                                     const std::string& context) {
-  if (const auto unstored = UnstoredTokens(tenant, context)) return *unstored;
+Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::string& context) {
+  if (const auto unstored = UnstoredText(tenant, context)) return *unstored;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context));
+  ATTNDB_ASSIGN_OR_RETURN(KeptText stored, StoredText(db, context));
   // What was imported for another type of K and V, or is damaged, is run again from its tokens.
-  const Status used = db.CreateSession(engine_->spec(), tokens, {.context = context}).status();
+  const Status used =
+      db.CreateSession(engine_->spec(), stored.tokens, {.context = context}).status();
   if (used.code() == StatusCode::kNotFound) return used;
-  return tokens;
+  return stored;
 }
 
 Result<Remembered> Conversations::Recall(const std::string& tenant,
@@ -173,13 +182,17 @@ Result<Remembered> Conversations::Recall(const std::string& tenant,
     if (messages[reply].role != kAssistantRole) continue;
     std::optional<Matched> best;  // Among several replies, the one that says most of the words.
     for (const std::string& id : TurnsOf({tenant, digests[reply - 1]})) {
-      Tokens tokens = TurnTokens(tenant, id);
-      if (tokens.empty() || !BeginsWith(tokens, context)) continue;
-      ATTNDB_ASSIGN_OR_RETURN(
-          auto matched, MatchReply(std::move(tokens), context.size(), messages.first(reply + 1)));
+      KeptText kept = TurnText(tenant, id);
+      if (kept.tokens.empty()) continue;
+      ATTNDB_ASSIGN_OR_RETURN(const bool is_about,
+                              llama::BeginsWithText(*engine_, kept.tokens, context));
+      if (!is_about) continue;
+      const size_t num_context = CommonLength(context, kept.tokens);
+      ATTNDB_ASSIGN_OR_RETURN(auto matched,
+                              MatchReply(std::move(kept), num_context, messages.first(reply + 1)));
       if (matched && (!best || matched->num_bytes > best->num_bytes)) best = std::move(matched);
     }
-    if (best) return Remembered{reply + 1, std::move(best->tokens)};
+    if (best) return Remembered{reply + 1, std::move(best->tokens), std::move(best->text)};
   }
   return Remembered{};
 }
@@ -216,34 +229,52 @@ std::vector<std::string> Conversations::TurnsOf(const Key& key) const {
   return {found->second.rbegin(), found->second.rbegin() + static_cast<std::ptrdiff_t>(num_last)};
 }
 
-std::vector<TokenId> Conversations::TurnTokens(const std::string& tenant,
-                                               const std::string& id) const {
+KeptText Conversations::TurnText(const std::string& tenant, const std::string& id) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Live& live : live_) {
-      if (live.tenant == tenant && live.id == id) return *live.tokens;
+      if (live.tenant == tenant && live.id == id) return *live.kept;
     }
   }
   const Result<DB> db = HandleOf(tenant);
-  Result<std::vector<TokenId>> tokens = db.ok() ? db->Tokens(id) : db.status();
-  return tokens.ok() ? *std::move(tokens) : std::vector<TokenId>();
+  Result<KeptText> stored = db.ok() ? StoredText(*db, id) : db.status();
+  return stored.ok() ? *std::move(stored) : KeptText();
 }
 
-Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
-    Tokens tokens, size_t num_context, std::span<const llama::ChatMessage> messages) const {
-  const auto nothing = std::optional<Matched>();
-  // The reply begins behind the last header of the assistant.
+// Where the turn's layout says nothing of a reply, the reply begins behind the assistant's last
+// header.
+Result<std::optional<size_t>> Conversations::BeginOfReply(
+    const KeptText& kept, size_t num_context, std::span<const llama::ChatMessage> messages) const {
+  const auto nothing = std::optional<size_t>();
+  const auto is_reply = [](const auto& message) { return message.role == kAssistantRole; };
+  const auto num_replies = static_cast<size_t>(std::ranges::count_if(messages, is_reply));
+  const std::vector<TextMessage>& said = kept.text.messages;
+  if (!said.empty() && said.back().role == TextRole::kAssistant) {
+    const auto is_own = [&](const TextMessage& message) {
+      return message.role == TextRole::kAssistant && message.tokens.begin >= num_context;
+    };
+    if (static_cast<size_t>(std::ranges::count_if(said, is_own)) > num_replies) return nothing;
+    return std::optional<size_t>(said.back().tokens.begin);
+  }
   const auto asked = messages.subspan(messages.size() - 2, 1);
   ATTNDB_ASSIGN_OR_RETURN(const auto header, engine_->Conversation(asked, asked.size()));
   if (header.empty()) return nothing;
+  const std::vector<TokenId>& tokens = kept.tokens;
   const auto begin = std::find_end(tokens.begin(), tokens.end(), header.begin(), header.end());
   if (begin == tokens.end()) return nothing;
-  const auto is_reply = [](const auto& message) { return message.role == kAssistantRole; };
-  const auto num_replies = static_cast<size_t>(std::ranges::count_if(messages, is_reply));
   // Without a template the header is the end of a line, of which words may have any number.
   const auto own = std::span<const TokenId>(tokens).subspan(num_context);
   if (engine_->info().has_chat_template && CountOf(header, own) > num_replies) return nothing;
-  const auto num_asked = static_cast<size_t>(begin - tokens.begin()) + header.size();
+  return std::optional(static_cast<size_t>(begin - tokens.begin()) + header.size());
+}
+
+Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
+    KeptText kept, size_t num_context, std::span<const llama::ChatMessage> messages) const {
+  const auto nothing = std::optional<Matched>();
+  ATTNDB_ASSIGN_OR_RETURN(const auto begin, BeginOfReply(kept, num_context, messages));
+  if (!begin) return nothing;
+  const size_t num_asked = *begin;
+  std::vector<TokenId>& tokens = kept.tokens;
   const std::string& words = messages.back().content;
   const auto text_of_reply = [&] {
     return engine_->ReplyText(std::span<const TokenId>(tokens).subspan(num_asked));
@@ -256,32 +287,39 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
     ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
   }
   const size_t num_bytes = text.size();
-  if (num_bytes == words.size()) return std::optional(Matched{std::move(tokens), num_bytes});
-  // A reply that was cut: its last token was not run. Tokenizers that set spaces before a text may
-  // not be able to say the rest.
-  ATTNDB_ASSIGN_OR_RETURN(const auto rest,
-                          engine_->Tokenize(words.substr(num_bytes), false, false));
-  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  const auto matched = [&] {
+    TextLayout layout = llama::FirstOf(std::move(kept.text), num_asked);
+    llama::AddReply({num_asked, tokens.size()}, &layout);
+    return std::optional(Matched{std::move(tokens), std::move(layout), num_bytes});
+  };
+  if (num_bytes == words.size()) return matched();
+  // A reply that was cut: its last token was not run.
+  const llama::PromptPart rest = {"", std::string_view(words).substr(num_bytes)};
+  ATTNDB_ASSIGN_OR_RETURN(auto joined, engine_->Join(tokens, std::span(&rest, 1),
+                                                     {.keeps_before = true, .limits = {}}));
+  tokens = std::move(joined.tokens);
   ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
   if (text != words) return nothing;
-  return std::optional(Matched{std::move(tokens), num_bytes});
+  return matched();
 }
 
 void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
-                         std::vector<TokenId> tokens, std::optional<StoreOptions> store_options) {
+                         std::vector<TokenId> tokens, std::optional<StoreOptions> store_options,
+                         const TextLayout& text) {
   const Result<DB> db = HandleOf(tenant);
   if (!db.ok()) return;
   StoreOptions options = store_options.value_or(StoreOptions{.ttl = options_.ttl});
   options.name = id;
+  options.text_layout = text;
   Result<PendingStore> store = db->StoreAsync(session, tokens, options);
-  const auto held = std::make_shared<const Tokens>(std::move(tokens));
+  const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
 
   const std::lock_guard<std::mutex> lock(mutex_);
   NoteStore(Key(tenant, id), std::move(store), held);
   NoteTurn(tenant, id, /*is_newest=*/true);
   // The turn that this one continues is all in it.
   std::erase_if(live_, [&](const Live& live) {
-    return live.tenant == tenant && BeginsWith(*held, *live.tokens);
+    return live.tenant == tenant && BeginsWith(held->tokens, live.kept->tokens);
   });
   live_.push_front({tenant, id, held, std::move(session)});
   while (live_.size() > options_.max_live) live_.pop_back();
@@ -289,11 +327,11 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
 
 void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
                          std::vector<TokenId> tokens) {
-  Keep(tenant, id, std::move(session), std::move(tokens), StoreOptions{.ttl = options_.ttl});
+  Keep(tenant, id, std::move(session), std::move(tokens), std::nullopt, {});
 }
 
 void Conversations::NoteStore(const Key& key, Result<PendingStore> store,
-                              std::shared_ptr<const Tokens> tokens) {
+                              std::shared_ptr<const KeptText> kept) {
   for (auto entry = stores_.begin(); entry != stores_.end();) {
     const PendingStore& under_way = entry->second.store;
     const bool is_done = under_way.done();
@@ -303,7 +341,7 @@ void Conversations::NoteStore(const Key& key, Result<PendingStore> store,
   }
   ForgetFailure(key);
   if (store.ok()) {  // A name may be stored again.
-    stores_.insert_or_assign(key, UnderStore{*std::move(store), std::move(tokens)});
+    stores_.insert_or_assign(key, UnderStore{*std::move(store), std::move(kept)});
   } else {
     NoteFailure(key, store.status());
   }
@@ -374,7 +412,7 @@ bool Conversations::IsBeingStored(const std::string& tenant, const std::string& 
 
 Status Conversations::Drop(const std::string& tenant, const std::string& context) {
   (void)WaitFor(tenant, context);
-  const auto unstored = UnstoredTokens(tenant, context);
+  const auto unstored = UnstoredText(tenant, context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   const Result<std::vector<TokenId>> tokens = db.Tokens(context);  // Fails if they are damaged.
   const Status status = db.Drop(context);
@@ -386,7 +424,7 @@ Status Conversations::Drop(const std::string& tenant, const std::string& context
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
     if (live->tenant != tenant) continue;
-    if (live->tokens == unstored || (tokens.ok() && *live->tokens == *tokens)) {
+    if (live->kept == unstored || (tokens.ok() && live->kept->tokens == *tokens)) {
       dropped.splice(dropped.begin(), live_, live);
     }
   }

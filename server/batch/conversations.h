@@ -53,10 +53,17 @@ struct ConversationOptions {
 // How far a turn is: known by its id.
 enum class TurnState : uint8_t { kUnknown, kPending, kDurable, kFailed };
 
+// The tokens of a context, and whose words they are.
+struct KeptText {
+  std::vector<TokenId> tokens;
+  TextLayout text;
+};
+
 // The tokens that the first num_messages of a conversation were run as; none: they are not known.
 struct Remembered {
   size_t num_messages = 0;
   std::vector<TokenId> tokens;
+  TextLayout text;
 };
 
 // A session that has the first tokens of a prompt, and the others, which are left to run.
@@ -95,20 +102,22 @@ class Conversations {
   // The tokens of the context that has the name (or "#id") now: of a turn that was answered, from
   // memory until its Store ends. This is a use of the context: its time to live begins anew.
   // Errors: kNotFound (there is none, or its life is over); as DB::Tokens.
-  Result<std::vector<TokenId>> TokensOf(const std::string& tenant, const std::string& context);
-  // The tokens of a turn that was answered under this name and is not durable; null: there is none.
-  std::shared_ptr<const std::vector<TokenId>> UnstoredTokens(const std::string& tenant,
-                                                             const std::string& context) const;
+  Result<KeptText> TextOf(const std::string& tenant, const std::string& context);
+  // What a turn that was answered under this name and is not durable has; null: there is none.
+  std::shared_ptr<const KeptText> UnstoredText(const std::string& tenant,
+                                               const std::string& context) const;
 
   // The longest part of the conversation, before its last message, that ends with a reply whose
-  // turn is known, and the tokens that it was run as. They begin with `context`, which the messages
-  // are about. Errors: kInternal (OpenSSL); of a tokenizer.
+  // turn is known, and the tokens that it was run as. They begin with the text of `context`, which
+  // the messages are about. Errors: kInternal (OpenSSL); of a tokenizer.
   Result<Remembered> Recall(const std::string& tenant, std::span<const llama::ChatMessage> messages,
                             std::span<const TokenId> context = {});
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
+  // `text`: whose words the tokens are.
   void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens, std::optional<StoreOptions> store);
+            std::vector<TokenId> tokens, std::optional<StoreOptions> store,
+            const TextLayout& text = {});
   // As conversations are. No default argument: of an empty one GCC 12 warns wrongly.
   void Keep(const std::string& tenant, const std::string& id, Session session,
             std::vector<TokenId> tokens);
@@ -155,33 +164,37 @@ class Conversations {
  private:
   using Key = std::pair<std::string, std::string>;  // The tenant, and what is its own.
 
-  using Tokens = std::vector<TokenId>;
-
   struct Live {
     std::string tenant;
     std::string id;
-    std::shared_ptr<const Tokens> tokens;
+    std::shared_ptr<const KeptText> kept;
     Session session;
   };
   struct UnderStore {
     PendingStore store;
-    std::shared_ptr<const Tokens> tokens;
+    std::shared_ptr<const KeptText> kept;
   };
 
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
   std::vector<std::string> TurnsOf(const Key& key) const;
-  // The tokens of a turn; empty: it is gone.
-  Tokens TurnTokens(const std::string& tenant, const std::string& id) const;
+  // What a turn was kept as; no tokens: it is gone.
+  KeptText TurnText(const std::string& tenant, const std::string& id) const;
+  // Where the reply that the messages end with begins in a turn. None: the turn has no such reply,
+  // or it has more replies than the messages: a longer dialogue was stored under the turn's id
+  // since. `num_context`: tokens of what the messages are about.
+  Result<std::optional<size_t>> BeginOfReply(const KeptText& kept, size_t num_context,
+                                             std::span<const llama::ChatMessage> messages) const;
   // The tokens of a turn as far as its reply says these words, and those of the words that are
   // left.
   struct Matched {
     std::vector<TokenId> tokens;
+    TextLayout text;
     size_t num_bytes = 0;  // Bytes of the words that the reply says: not all, if it was cut.
   };
-  // None: its reply says other words, or what is left of them can't be told in tokens; or it has
-  // more replies than the messages: a longer dialogue was stored under the turn's id since.
-  Result<std::optional<Matched>> MatchReply(Tokens tokens, size_t num_context,
+  // None: as BeginOfReply; or the reply says other words; or what is left of them can't be told in
+  // tokens.
+  Result<std::optional<Matched>> MatchReply(KeptText kept, size_t num_context,
                                             std::span<const llama::ChatMessage> messages) const;
 
   // Lets go of the tenant's oldest live session. False: it has none.
@@ -189,7 +202,7 @@ class Conversations {
 
   // These need mutex_.
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
-  void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const Tokens> tokens);
+  void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const KeptText> kept);
   void NoteFailure(const Key& key, const Status& status);
   bool ForgetFailure(const Key& key);  // False: there was none.
   // Why the turn, or what else was kept under the key, could not be stored; none: it did not fail.

@@ -352,17 +352,17 @@ TEST_F(ConversationsTest, AnAnsweredTurnHasItsNameBeforeItIsDurable) {
   ASSERT_EQ(StateOf(kMine, "turn"), TurnState::kPending);
   EXPECT_TRUE(conversations_->IsBeingStored(kMine, "turn"));
   EXPECT_FALSE(conversations_->IsBeingStored(kTheirs, "turn"));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens known, conversations_->TokensOf(kMine, "turn"));
-  EXPECT_EQ(known, turn);
-  EXPECT_THAT(conversations_->TokensOf(kTheirs, "turn"), FailsWith(StatusCode::kNotFound, _));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const KeptText known, conversations_->TextOf(kMine, "turn"));
+  EXPECT_EQ(known.tokens, turn);
+  EXPECT_THAT(conversations_->TextOf(kTheirs, "turn"), FailsWith(StatusCode::kNotFound, _));
   conversations_->DropLive();  // Memory is short: the tokens are there all the same.
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
   ResumeStores();
   conversations_->WaitForStores();
   EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable);
   EXPECT_FALSE(conversations_->IsBeingStored(kMine, "turn"));
-  EXPECT_EQ(conversations_->UnstoredTokens(kMine, "turn"), nullptr);
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+  EXPECT_EQ(conversations_->UnstoredText(kMine, "turn"), nullptr);
+  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
 }
 
 TEST_F(ConversationsTest, WhatIsDroppedOrRenamedBeforeItIsDurableIsSoBehindIt) {
@@ -383,8 +383,8 @@ TEST_F(ConversationsTest, WhatIsDroppedOrRenamedBeforeItIsDurableIsSoBehindIt) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
   EXPECT_THAT(db.Describe("gone"), FailsWith(StatusCode::kNotFound, _));
   EXPECT_EQ(NumKnown(kMine, Joined(gone, {5})), 0u) << "nor is it in memory";
-  EXPECT_THAT(conversations_->TokensOf(kMine, "renamed"), FailsWith(StatusCode::kNotFound, _));
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "named"), renamed);
+  EXPECT_THAT(conversations_->TextOf(kMine, "renamed"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(conversations_->TextOf(kMine, "named")->tokens, renamed);
 }
 
 TEST_F(ConversationsTest, ANameStandsForWhatHasItNow) {
@@ -396,17 +396,17 @@ TEST_F(ConversationsTest, ANameStandsForWhatHasItNow) {
                          StoreOptions{.replace = true});
   };
   keep("name", first);
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), first);
+  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, first);
   conversations_->WaitForStores();
   keep("name", second);
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), second);
+  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, second);
   conversations_->WaitForStores();
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "name"), second);
+  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, second);
   ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "name", "other"));
-  EXPECT_THAT(conversations_->TokensOf(kMine, "name"), FailsWith(StatusCode::kNotFound, _));
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "other"), second);
+  EXPECT_THAT(conversations_->TextOf(kMine, "name"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_EQ(conversations_->TextOf(kMine, "other")->tokens, second);
   ATTNDB_ASSERT_OK(conversations_->Drop(kMine, "other"));
-  EXPECT_THAT(conversations_->TokensOf(kMine, "other"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_THAT(conversations_->TextOf(kMine, "other"), FailsWith(StatusCode::kNotFound, _));
 }
 
 // Its life is over, and it leaves the disk with the next Store.
@@ -420,11 +420,11 @@ TEST_F(ConversationsTest, ANameOfWhatHasExpiredStandsForNothing) {
   Keep(kMine, "turn", turn);
   conversations_->WaitForStores();
   *now_us += 50'000'000;
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn);
+  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
   *now_us += 50'000'000;
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "turn"), turn) << "the use before counts";
+  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn) << "the use before counts";
   *now_us += 61'000'000;
-  EXPECT_THAT(conversations_->TokensOf(kMine, "turn"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_THAT(conversations_->TextOf(kMine, "turn"), FailsWith(StatusCode::kNotFound, _));
 }
 
 TEST_F(ConversationsTest, AnAnsweredTurnThatCouldNotBeStoredIsThereWhileMemoryHasIt) {
@@ -435,18 +435,18 @@ TEST_F(ConversationsTest, AnAnsweredTurnThatCouldNotBeStoredIsThereWhileMemoryHa
     ASSERT_EQ(StateOf(kMine, name), TurnState::kFailed);
   };
   fail("lost");
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "lost"), turn);
+  EXPECT_EQ(conversations_->TextOf(kMine, "lost")->tokens, turn);
   ATTNDB_EXPECT_OK(conversations_->Drop(kMine, "lost"));
   EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kUnknown);
   EXPECT_EQ(conversations_->num_live(), 0u);
   EXPECT_THAT(conversations_->Drop(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
   fail("lost");
   conversations_->DropLive();
-  EXPECT_THAT(conversations_->TokensOf(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
+  EXPECT_THAT(conversations_->TextOf(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
   Keep(kMine, "other", turn);
   ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "other", "lost"));
   EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kDurable) << "another context has the name";
-  EXPECT_EQ(*conversations_->TokensOf(kMine, "lost"), turn);
+  EXPECT_EQ(conversations_->TextOf(kMine, "lost")->tokens, turn);
 }
 
 TEST_F(ConversationsTest, WhatALoadTookSaysWhatTheNextTakes) {
@@ -547,13 +547,28 @@ TEST_F(RecallTest, WordsFindTheTokensThatTheyWereSampledAs) {
   EXPECT_EQ(Recalled("bobo"), reply) << "after a restart";
 }
 
-// The last token of a reply that is cut is not run. This tokenizer sets a space before what is
-// left.
-TEST_F(RecallTest, WordsThatCannotBeToldInTokensAreNotFound) {
+// The last token of a reply that is cut is not run. This tokenizer sets a space before a text, but
+// not before what is left of one.
+TEST_F(RecallTest, WordsThatAreLeftFollowTheTokens) {
   Keep(kMine, NewId(), Turn(Bytes("bo")));
-  const std::string left = *engine_->ReplyText(*engine_->Tokenize("y", false, false));
-  ASSERT_NE(left, "y");
-  EXPECT_THAT(Recalled("boy"), IsEmpty());
+  const std::string alone = *engine_->ReplyText(*engine_->Tokenize("y", false, false));
+  ASSERT_NE(alone, "y");
+  EXPECT_EQ(Recalled("boy"), Bytes("boy"));
+}
+
+// A reply may have the words of a template's marks, or of another reply's header.
+TEST_F(RecallTest, AReplyBeginsWhereItWasToldToBegin) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens header, engine_->Conversation(asked_, 1));
+  const std::string words = "bo" + *engine_->ReplyText(header) + "bi";
+  const Tokens reply = Joined(Joined(Bytes("bo"), header), Bytes("bi"));
+  const Tokens turn = Turn(reply);
+  const TextLayout text = {TextForm::kDialogue,
+                           {{TextRole::kAssistant, {question_.size(), turn.size()}}}};
+  conversations_->Keep(kMine, NewId(), SessionOf(kMine, turn), turn, std::nullopt, text);
+  EXPECT_EQ(Recalled(words), reply);
+  conversations_->WaitForStores();
+  conversations_->DropLive();
+  EXPECT_EQ(Recalled(words), reply) << "from the store";
 }
 
 TEST_F(RecallTest, TokensBehindTheWordsAreLeftOut) {
@@ -624,6 +639,20 @@ TEST_F(RecallTest, ATurnAboutAnotherTextIsNotFound) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(Remembered known, conversations_->Recall(kMine, next, text));
   EXPECT_EQ(known.tokens, turn);
   ATTNDB_ASSERT_OK_AND_ASSIGN(known, conversations_->Recall(kMine, next, Bytes("tex.")));
+  EXPECT_EQ(known.num_messages, 0u);
+}
+
+// A question that goes on behind a document may change the document's last tokens.
+TEST_F(RecallTest, ATurnIsFoundThatHasTheTextInOtherTokens) {
+  Tokens whole = {0};
+  while (*engine_->ReplyText(whole) != " bo") ++whole[0];
+  const Tokens turn = Joined(Bytes("tex"), Joined(whole, Turn(Bytes("bobo"))));
+  Keep(kMine, NewId(), turn);
+  const Messages next = Next("bobo");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Remembered known,
+                              conversations_->Recall(kMine, next, Bytes("tex b")));
+  EXPECT_EQ(known.tokens, turn);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(known, conversations_->Recall(kMine, next, Bytes("tex bi")));
   EXPECT_EQ(known.num_messages, 0u);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "attndb/units.h"
+#include "engines/llama/prompt_layout.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {
@@ -31,7 +32,9 @@ Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const st
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(message));
   PinnedPrompt prompt;
   prompt.name = kNameBegin + digests.front();
-  ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, engine.DocumentPrefix(text, ""));
+  ATTNDB_ASSIGN_OR_RETURN(llama::PromptText begun, llama::DocumentText(engine, false, text, ""));
+  prompt.tokens = std::move(begun.tokens);
+  prompt.text = std::move(begun.text);
   const uint64_t most = engine.info().max_context;
   if (most > 0 && prompt.tokens.size() > most) {
     return Status::InvalidArgument("a prompt to pin has " + Counted(prompt.tokens.size(), "token") +
@@ -60,6 +63,7 @@ Result<std::shared_ptr<Turn>> TurnOf(const llama::LlamaEngine& engine, Conversat
   request.id = prompt.name;
   request.tenant = tenant;
   request.prompt = prompt.tokens;
+  request.text = prompt.text;
   request.received_seconds = MonotonicSeconds();
   request.store = StoreOptions{.replace = true, .pin = true};
   request.generate.max_tokens = 1;  // Its token is sampled and not run, so that it is not stored.

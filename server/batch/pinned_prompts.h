@@ -24,9 +24,10 @@ namespace attndb::server {
 struct PinnedPrompt {
   std::string name;  // "system-", and a digest of the text.
   std::vector<TokenId> tokens;
+  TextLayout text;  // Whose words they are.
 };
 
-// Errors: kInvalidArgument (empty; longer than the model is meant for); as DocumentPrefix.
+// Errors: kInvalidArgument (empty; longer than the model is meant for); as DocumentText.
 Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const std::string& text);
 
 // The turn that reads the prompt for the tenant; null: it is there, and pinned. `on_end` is called

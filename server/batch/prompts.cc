@@ -4,7 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engines/llama/prompt_layout.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {
@@ -15,9 +14,10 @@ constexpr std::string_view kContextRole = "context";  // What a prompt continues
 constexpr std::string_view kUser = "user";
 const std::string kQuestionGap = "\n\n";  // As LlamaEngine::QuestionSuffix has it.
 
-std::vector<TokenId> Joined(std::vector<TokenId> front, std::span<const TokenId> back) {
-  front.insert(front.end(), back.begin(), back.end());
-  return front;
+TextRole RoleOf(const std::string& role) {
+  if (role == kSystem) return TextRole::kSystem;
+  if (role == kUser) return TextRole::kUser;
+  return role == kAssistantRole ? TextRole::kAssistant : TextRole::kOther;
 }
 
 std::vector<llama::ChatMessage> Joined(std::vector<llama::ChatMessage> front,
@@ -30,10 +30,14 @@ std::vector<llama::ChatMessage> Joined(std::vector<llama::ChatMessage> front,
 
 Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& context,
                                const std::string& text) const {
-  ATTNDB_ASSIGN_OR_RETURN(
-      const Tokens tokens,
-      engine_->Tokenize(text, /*add_special=*/context.empty(), /*parse_special=*/false));
-  return Behind(tenant, context, tokens);
+  ATTNDB_ASSIGN_OR_RETURN(const llama::StoredContext before, Open(tenant, context));
+  const llama::PromptPart part = {"", text};
+  ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
+                          engine_->Join(before.tokens, std::span(&part, 1)));
+  Prompt prompt;
+  prompt.num_last = joined.tokens.size() - joined.num_kept;
+  Take(before.text, joined, {}, &prompt);
+  return prompt;
 }
 
 Result<Prompt> Prompts::OfTokens(const std::string& tenant, const std::string& context,
@@ -45,18 +49,31 @@ Result<Prompt> Prompts::OfTokens(const std::string& tenant, const std::string& c
                                    ", the vocabulary has ids 0 to " +
                                    std::to_string(vocab_size - 1));
   }
-  return Behind(tenant, context, tokens);
-}
-
-Result<Prompt> Prompts::Behind(const std::string& tenant, const std::string& context,
-                               const Tokens& tokens) const {
   Prompt prompt;
-  if (!context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, conversations_->TokensOf(tenant, context));
-  }
-  prompt.tokens = Joined(std::move(prompt.tokens), tokens);
+  ATTNDB_ASSIGN_OR_RETURN(llama::StoredContext before, Open(tenant, context));
+  prompt.tokens = std::move(before.tokens);
+  prompt.text = std::move(before.text);
+  prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
   prompt.num_last = tokens.size();
   return prompt;
+}
+
+Result<llama::StoredContext> Prompts::Open(const std::string& tenant,
+                                           const std::string& context) const {
+  // Bare text, to which nothing was said.
+  if (context.empty()) return llama::StoredContext{{}, {TextForm::kRaw, {}}};
+  ATTNDB_ASSIGN_OR_RETURN(KeptText kept, conversations_->TextOf(tenant, context));
+  llama::StoredContext stored = {std::move(kept.tokens), std::move(kept.text)};
+  ATTNDB_ASSIGN_OR_RETURN(stored.layout, llama::LayoutOf(*engine_, stored.text, stored.tokens));
+  return stored;
+}
+
+void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
+                   Prompt* prompt) {
+  std::vector<TextRole> roles;
+  for (const llama::ChatMessage& message : messages) roles.push_back(RoleOf(message.role));
+  prompt->text = llama::Continued(before, joined, roles);
+  prompt->tokens = joined.tokens;
 }
 
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
@@ -70,8 +87,8 @@ Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
   Subject subject;
   if (context.empty()) return subject;
   subject.context = context;
-  ATTNDB_ASSIGN_OR_RETURN(subject.tokens, conversations_->TokensOf(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(std::string digest, DigestOf(subject.tokens));
+  ATTNDB_ASSIGN_OR_RETURN(subject.stored, Open(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(std::string digest, DigestOf(subject.stored.tokens));
   subject.front.push_back({std::string(kContextRole), std::move(digest)});
   return subject;
 }
@@ -82,15 +99,21 @@ Result<Prompt> Prompts::ChatAbout(const std::string& tenant, const Subject& subj
   const std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(all));
   prompt.digest = digests.back();
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all, subject.tokens));
+  ATTNDB_ASSIGN_OR_RETURN(Remembered known,
+                          conversations_->Recall(tenant, all, subject.stored.tokens));
   if (known.num_messages > 0) {
     const size_t num_known = known.num_messages - subject.front.size();
-    ATTNDB_ASSIGN_OR_RETURN(const Tokens rest, engine_->Conversation(messages, num_known));
-    prompt.tokens = Joined(std::move(known.tokens), rest);
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts rest,
+                            engine_->ConversationParts(messages, num_known));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined, engine_->Join(known.tokens, rest));
+    Take(known.text, joined, messages.subspan(num_known), &prompt);
   } else if (subject.context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, engine_->Conversation(messages));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, engine_->ConversationParts(messages));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined, engine_->Join({}, parts));
+    const bool is_bare = !engine_->info().has_chat_template;
+    Take({is_bare ? TextForm::kRaw : TextForm::kDialogue, {}}, joined, messages, &prompt);
   } else {
-    ATTNDB_ASSIGN_OR_RETURN(prompt.tokens, AskContext(subject, messages));
+    ATTNDB_RETURN_IF_ERROR(AskContext(subject, messages, &prompt));
   }
   ATTNDB_ASSIGN_OR_RETURN(const Tokens last, engine_->Conversation(messages, messages.size() - 1));
   prompt.num_last = last.size();
@@ -106,14 +129,17 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
                           ChatAbout(tenant, subject, messages.first(messages.size() - 1)));
   std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   all.push_back({std::string(kUser), ""});  // What a reply is recalled for.
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known, conversations_->Recall(tenant, all, subject.tokens));
+  ATTNDB_ASSIGN_OR_RETURN(Remembered known,
+                          conversations_->Recall(tenant, all, subject.stored.tokens));
   const bool is_known = known.num_messages + 1 == all.size() &&
                         known.tokens.size() > asked.tokens.size() &&
                         std::equal(asked.tokens.begin(), asked.tokens.end(), known.tokens.begin());
   if (!is_known) {
-    ATTNDB_ASSIGN_OR_RETURN(const Tokens words,
-                            engine_->Tokenize(messages.back().content, false, false));
-    known.tokens = Joined(asked.tokens, words);
+    const llama::PromptPart words = {"", messages.back().content};
+    ATTNDB_ASSIGN_OR_RETURN(
+        llama::JoinedText joined,
+        engine_->Join(asked.tokens, std::span(&words, 1), {.keeps_before = true, .limits = {}}));
+    known.tokens = std::move(joined.tokens);
   }
   Prompt prompt;
   prompt.num_last = known.tokens.size() - asked.tokens.size();
@@ -121,27 +147,34 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
   return prompt;
 }
 
-Result<std::vector<TokenId>> Prompts::AskContext(const Subject& subject, Messages messages) const {
+Status Prompts::AskContext(const Subject& subject, Messages messages, Prompt* prompt) const {
   if (messages.front().role != kUser) {
     return Status::InvalidArgument("messages[0] is of the " + messages.front().role +
                                    ", expected a question of the user: context '" +
                                    subject.context + "' has its own beginning");
   }
-  Tokens tokens = subject.tokens;
-  ATTNDB_ASSIGN_OR_RETURN(const llama::PromptLayout layout, llama::LayoutOf(*engine_, tokens));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, PartsFor(subject, messages));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
+                          engine_->Join(subject.stored.tokens, parts));
+  Take(subject.stored.text, joined, messages, prompt);
+  return Status::Ok();
+}
+
+Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages messages) const {
   const std::string& question = messages.front().content;
-  switch (layout) {
+  switch (subject.stored.layout) {
     case llama::PromptLayout::kDialogue: {
+      // Only their number matters, and the roles: the parts are those behind them.
       std::vector<llama::ChatMessage> turns = {{std::string(kUser), ""}, {kAssistantRole, ""}};
       turns.insert(turns.end(), messages.begin(), messages.end());
-      ATTNDB_ASSIGN_OR_RETURN(const Tokens rest, engine_->Conversation(turns, 2));
-      return Joined(std::move(tokens), rest);
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine_->ConversationParts(turns, 2));
+      for (size_t i = 0; i < messages.size(); ++i) parts[i].content = messages[i].content;
+      return parts;
     }
     case llama::PromptLayout::kDocument: {
-      ATTNDB_ASSIGN_OR_RETURN(const Tokens asked,
-                              engine_->Tokenize(kQuestionGap + question, false, false));
-      ATTNDB_ASSIGN_OR_RETURN(const Tokens rest, engine_->Conversation(messages, 1));
-      return Joined(Joined(std::move(tokens), asked), rest);
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine_->ConversationParts(messages, 1));
+      parts.insert(parts.begin(), {kQuestionGap, question});
+      return parts;
     }
     case llama::PromptLayout::kRaw:
       break;
@@ -151,8 +184,7 @@ Result<std::vector<TokenId>> Prompts::AskContext(const Subject& subject, Message
                                    "' is bare text, which takes one message, not " +
                                    std::to_string(messages.size()));
   }
-  ATTNDB_ASSIGN_OR_RETURN(const Tokens asked, engine_->Tokenize(question, false, false));
-  return Joined(std::move(tokens), asked);
+  return llama::PromptParts{{"", question}};
 }
 
 Result<uint64_t> Prompts::SystemTokensOf(Messages messages) const {

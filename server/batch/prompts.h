@@ -7,7 +7,7 @@
 //
 // Method:  contents are never parsed for control tokens, and what a reply was is taken from what
 //          Conversations remember, so that prompts of later turns begin with the tokens of earlier
-//          ones.
+//          ones. Text behind tokens has the ids of the whole text (LlamaEngine::Join).
 // Names:   a context's name stands for the tokens that it names when the request comes. Turns about
 //          a context are remembered by its tokens: where these have changed, the prompt begins with
 //          the new ones, and the words of the earlier turns come behind them.
@@ -21,12 +21,14 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "engines/llama/prompt_layout.h"
 #include "server/batch/conversations.h"
 
 namespace attndb::server {
 
 struct Prompt {
   std::vector<TokenId> tokens;
+  TextLayout text;          // Whose words they are.
   uint64_t num_system = 0;  // Tokens of the system message in front; 0: there is none.
   uint64_t num_last = 0;    // Tokens of the last message, and of the markup around it.
   std::string digest;       // What Conversations know it by; empty: it is bare text.
@@ -61,19 +63,23 @@ class Prompts {
   // What messages are about, and what a conversation about it is remembered by.
   struct Subject {
     std::string context;  // Its name; empty: nothing.
-    Tokens tokens;
+    llama::StoredContext stored;
     std::vector<llama::ChatMessage> front;  // What stands for it before the messages: 0 or 1.
   };
 
+  // What the context holds; nothing without a name. Errors: kNotFound.
+  Result<llama::StoredContext> Open(const std::string& tenant, const std::string& context) const;
   // Errors: kNotFound.
   Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
   Result<Prompt> ChatAbout(const std::string& tenant, const Subject& subject,
                            Messages messages) const;
-  // A completion's prompt: the context's tokens, if it has a name, and `tokens`.
-  Result<Prompt> Behind(const std::string& tenant, const std::string& context,
-                        const Tokens& tokens) const;
+  // Gives the prompt its tokens, and these messages behind what `before` says.
+  static void Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
+                   Prompt* prompt);
   // The context's tokens and the messages as questions to it.
-  Result<Tokens> AskContext(const Subject& subject, Messages messages) const;
+  Status AskContext(const Subject& subject, Messages messages, Prompt* prompt) const;
+  // What these questions put behind the context. It refers to the messages' texts.
+  Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
   Result<uint64_t> SystemTokensOf(Messages messages) const;
 
   const llama::LlamaEngine* const engine_;

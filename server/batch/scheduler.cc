@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engines/llama/prompt_layout.h"
 #include "engines/llama/reply.h"
 #include "engines/llama/window.h"
 #include "server/batch/turn_id.h"
@@ -526,8 +527,9 @@ void Scheduler::End(Turn* turn) {
   }
   const uint64_t num_dropped = turn->session_.num_dropped();
   std::vector<TokenId> tokens = HeldTokens(*turn);
+  const TextLayout text = HeldText(request, tokens.size());
   conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
-                       std::move(store));
+                       std::move(store), text);
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),
@@ -549,14 +551,24 @@ std::vector<TokenId> Scheduler::HeldTokens(const Turn& turn) {
   return tokens;
 }
 
+// Whose words the first `num_tokens` of prompt and reply are. An import has no reply.
+TextLayout Scheduler::HeldText(const TurnRequest& request, uint64_t num_tokens) {
+  TextLayout text = llama::FirstOf(request.text, num_tokens);
+  if (num_tokens > request.prompt.size()) {
+    llama::AddReply({request.prompt.size(), num_tokens}, &text);
+  }
+  return text;
+}
+
 // Keeps what was run of a turn that comes to no end. A part of a prompt answers no messages: its
 // id has no digest of them.
 void Scheduler::KeepCut(Turn* turn) {
   const TurnRequest& request = turn->request_;
   if (request.cut_id.empty() || turn->num_run_ == 0) return;
   std::vector<TokenId> tokens = HeldTokens(*turn);
+  const TextLayout text = HeldText(request, tokens.size());
   conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
-                       std::move(turn->session_), std::move(tokens));
+                       std::move(turn->session_), std::move(tokens), std::nullopt, text);
 }
 
 void Scheduler::Fail(Turn* turn, const Status& status) {

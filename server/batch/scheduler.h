@@ -123,6 +123,7 @@ class Scheduler {
   void HandOver(Turn* turn);
   void End(Turn* turn);
   static std::vector<TokenId> HeldTokens(const Turn& turn);
+  static TextLayout HeldText(const TurnRequest& request, uint64_t num_tokens);
   void KeepCut(Turn* turn);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);

@@ -69,6 +69,7 @@ struct TurnRequest {
   std::string id;
   std::string tenant;
   std::vector<TokenId> prompt;  // All of it, what is stored included.
+  TextLayout text;              // Whose words these are; unknown: they say themselves.
   // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.

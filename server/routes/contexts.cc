@@ -69,9 +69,10 @@ Result<Json> Text(const Service& service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const StoredTextRequest request, ParseStoredText(body));
   Json json = {{"context", request.context}};
   const std::string& tenant = call.rules.tenant;
-  if (const auto tokens = service.conversations->UnstoredTokens(tenant, request.context)) {
-    json["num_tokens"] = tokens->size();
-    ATTNDB_ASSIGN_OR_RETURN(json["text"], service.engine->Detokenize(*tokens, request.special));
+  if (const auto unstored = service.conversations->UnstoredText(tenant, request.context)) {
+    const std::vector<TokenId>& tokens = unstored->tokens;
+    json["num_tokens"] = tokens.size();
+    ATTNDB_ASSIGN_OR_RETURN(json["text"], service.engine->Detokenize(tokens, request.special));
     return json;
   }
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));

@@ -19,10 +19,13 @@ Json Milliseconds(double seconds) {
 Result<std::vector<TokenId>> PromptOf(const Service& service, const std::string& tenant,
                                       const ExplainTextRequest& request) {
   if (request.prompt_of.empty()) {
-    return llama::DocumentTokens(*service.engine, request.raw, request.system, request.text);
+    ATTNDB_ASSIGN_OR_RETURN(
+        llama::PromptText document,
+        llama::DocumentText(*service.engine, request.raw, request.system, request.text));
+    return std::move(document.tokens);
   }
-  if (const auto unstored = service.conversations->UnstoredTokens(tenant, request.prompt_of)) {
-    return *unstored;
+  if (const auto unstored = service.conversations->UnstoredText(tenant, request.prompt_of)) {
+    return unstored->tokens;
   }
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   return db.Tokens(request.prompt_of);

@@ -102,19 +102,19 @@ class ImportListener final : public TurnListener {
 
 // The ids that are to be stored. A client that is gone is not waited for, nor are tokens counted
 // beyond what the model is meant for.
-Result<std::vector<TokenId>> TokensOf(const Service& service, const Call& call, const DB& db,
-                                      const ImportRequest& asked) {
+Result<llama::PromptText> TextOf(const Service& service, const Call& call, const DB& db,
+                                 const ImportRequest& asked) {
   const uint64_t most = service.engine->info().max_context;
   llama::TokenizeLimits limits;
   if (most > 0) limits.max_tokens = most;
   limits.progress = [&](uint64_t, uint64_t) {
     return !service.stopping && !call.responder->closed();
   };
-  Result<std::vector<TokenId>> tokens =
+  Result<llama::PromptText> text =
       asked.append
-          ? llama::AppendedTokens(*service.engine, db, asked.store.name, asked.text, limits)
-          : llama::DocumentTokens(*service.engine, asked.raw, asked.system, asked.text, limits);
-  if (!tokens.ok() || tokens->size() <= limits.max_tokens) return tokens;
+          ? llama::AppendedText(*service.engine, db, asked.store.name, asked.text, limits)
+          : llama::DocumentText(*service.engine, asked.raw, asked.system, asked.text, limits);
+  if (!text.ok() || text->tokens.size() <= limits.max_tokens) return text;
   return Status::InvalidArgument("the text has more than the " + Counted(most, "token") + " that " +
                                  ModelName(service) + " is meant for");
 }
@@ -173,7 +173,8 @@ Status Import(Service* service, const Call& call, ImportRequest asked) {
   if (asked.append) {
     ATTNDB_ASSIGN_OR_RETURN(place, BeginAppend(service, db, tenant, &asked.store));
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(*service, call, db, asked));
+  ATTNDB_ASSIGN_OR_RETURN(llama::PromptText text, TextOf(*service, call, db, asked));
+  std::vector<TokenId>& tokens = text.tokens;
   ATTNDB_ASSIGN_OR_RETURN(const bool is_there, IsImported(*service, db, asked.store, tokens));
   auto answer = std::make_shared<ProgressAnswer>(service, call, asked.stream);
   if (is_there) {
@@ -203,6 +204,7 @@ Status Import(Service* service, const Call& call, ImportRequest asked) {
   turn.generate.max_tokens = 1;
   const uint64_t num_tokens = tokens.size();
   turn.prompt = std::move(tokens);
+  turn.text = std::move(text.text);
   auto listener =
       std::make_shared<ImportListener>(service, std::move(answer), asked.store.name, num_tokens,
                                        std::move(before), std::move(place.held));

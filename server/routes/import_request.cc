@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "attndb/context_name.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::server {
 namespace {
@@ -38,6 +39,7 @@ Result<ImportRequest> ParseImport(const Json& body) {
     ATTNDB_RETURN_IF_ERROR(CheckContextName(request.store.name).WithContext("'name'"));
   }
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "text", &request.text));
+  request.text.erase(0, request.text.size() - llama::WithoutBom(request.text).size());
   if (request.text.empty()) {
     return Status::InvalidArgument("'text' is missing or empty, expected what is to be stored");
   }

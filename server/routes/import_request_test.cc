@@ -41,6 +41,14 @@ TEST(ImportRequestTest, NameAndTextAreEnough) {
   EXPECT_EQ(request.system, "");
 }
 
+TEST(ImportRequestTest, AByteOrderMarkInFrontIsDropped) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ImportRequest request,
+                              Parse(R"({"name": "book", "text": "\ufeffOnce"})"));
+  EXPECT_EQ(request.text, "Once");
+  EXPECT_THAT(Parse(R"({"name": "book", "text": "\ufeff"})"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'text' is missing or empty")));
+}
+
 TEST(ImportRequestTest, WhatIsWrongIsRefusedByItsField) {
   const auto refusal = [](const std::string& fields) {
     return Parse(R"({"name": "book", "text": "Once", )" + fields + "}");

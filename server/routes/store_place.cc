@@ -28,7 +28,8 @@ Result<StoreOptions> DialoguePlace::Look(const std::string& name) {
   ATTNDB_RETURN_IF_ERROR(holder.status());
   if (holder->id != seen_ || holder->num_tokens != num_seen_) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db_.Tokens(name));
-    ATTNDB_ASSIGN_OR_RETURN(const auto layout, llama::LayoutOf(*engine_, tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const auto layout,
+                            llama::LayoutOf(*engine_, holder->text_layout, tokens));
     if (layout == llama::PromptLayout::kDocument) {
       return Status::InvalidArgument("'store_as': '" + name +
                                      "' is a document, which the turn would replace");

@@ -107,6 +107,7 @@ class TextCall {
                                                            turn.generate.prefill.window));
     LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
+    turn.text = std::move(prompt.text);
     return Schedule(std::move(turn), std::move(start));
   }
 

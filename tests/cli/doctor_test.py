@@ -96,6 +96,26 @@ class ModelsTest(CliCase):
         text = self.run_ok("doctor", "--fast", env=self.env).out
         self.assertIn(f"{self.snapshot}/repo-Q4_0.gguf, 4 B", text)
 
+    def test_a_models_chat_template_is_told(self):
+        def text(value):
+            return struct.pack("<Q", len(value)) + value
+
+        def model(name, template):
+            pair = text(b"tokenizer.chat_template") + struct.pack("<I", 8) + text(template)
+            header = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 if template else 0)
+            (self.dir / f"models/{name}.gguf").write_bytes(header + (pair if template else b""))
+
+        model("Known", b"{{ '<|im_start|>' + m.role }}")
+        model("Unknown", b"{{ nobody.knows(this) }}")
+        model("Bare", b"")
+        report = self.run_json("doctor", "--fast", env=self.env)
+        found = {one["name"]: one["chat_template"] for one in report["engine"]["models"]}
+        self.assertEqual([found[name] for name in ("Known", "Unknown", "Bare", "Tiny")],
+                         ["known", "unknown", "none", ""])
+        text = self.run_ok("doctor", "--fast", env=self.env).out
+        self.assertIn("a chat template that llama.cpp does not know: --raw", text)
+        self.assertIn("no default system message of the file", text)
+
     def test_a_name_is_its_file_and_several_are_told_apart(self):
         model = ["import", "-", "--name", "x", "--model"]
         for name, file in (("tiny", self.dir / "models/Tiny.gguf"),

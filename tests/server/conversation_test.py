@@ -247,7 +247,8 @@ class TestNamedContext:
         reply = skerry.ask("What is the keeper of the lighthouse called?", context="skerry",
                            max_tokens=12)
         assert "Maren" in reply.text
-        assert reply.cached >= skerry.imported_tokens
+        # Its last token may be another one before a question.
+        assert reply.cached >= skerry.imported_tokens - 1
 
     def test_goes_on_as_a_conversation(self, skerry):
         talk = [user("When does the bakery open?")]
