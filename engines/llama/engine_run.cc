@@ -1,6 +1,7 @@
 // Running: checks, prefill in ubatches, batches.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -31,12 +32,15 @@ class FlagScope {
 // Waits for what the plan of each layer says is waited for (await=1). Before the batch and not
 // inside it: ggml's threads would spin meanwhile, and an object of a segment is made for all of its
 // layers at once. What could not be made is read exactly, so its errors are none of the answer's.
-Status AwaitDerived(Session* session) {
+Status AwaitDerived(Session* session, const std::function<bool()>& keep_going) {
+  WaitOptions options;
+  if (keep_going) options.progress = [&](uint64_t, uint64_t) { return keep_going(); };
   const auto num_layers = static_cast<LayerId>(session->spec().num_layers());
   for (LayerId layer = 0; layer < num_layers; ++layer) {
     if (!session->awaits_derived(layer)) continue;
-    Status status = session->AwaitDerived(layer);
+    Status status = session->AwaitDerived(layer, options);
     if (status.code() == StatusCode::kInvalidArgument) return status;
+    if (status.code() == StatusCode::kCancelled) return status;
   }
   return Status::Ok();
 }
@@ -151,7 +155,7 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
   }
   for (const BatchEntry& entry : entries) {
     if (!options.awaits_derived || entry.tokens.size() != 1) continue;
-    ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
+    ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session, options.keep_going));
   }
   ATTNDB_RETURN_IF_ERROR(RunPass(entries, {.statuses = statuses}));
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -94,8 +94,9 @@ struct EngineOptions {
   RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
-  // Called while Open reads and hashes the model's files, which takes minutes for the largest;
-  // false stops it with kCancelled. May be null.
+  // Called while Open reads and hashes the model's files, which takes minutes for the largest, and
+  // while a pass waits for what a plan with await=1 reads; false stops either with kCancelled. May
+  // be null.
   std::function<bool()> keep_going;
 };
 

@@ -180,6 +180,7 @@ class ATTNDB_EXPORT DB {
   // the stored context, and what was stored leaves its tail; the tokens since then stay.
   // Cost:   copies no K, V or q. The tail's memory is held until the Store has ended; the next
   //         Append copies the last, incomplete block of each layer, 255 tokens at most.
+  // Order:  calls with one name take it in their order, however long each takes to write.
   // Waits:  for the session's own StoreAsync before this one, if that has not ended; a Store does
   //         so too. Not for the disk.
   // Errors: those of Store that need no disk: kInvalidArgument (tokens), kFailedPrecondition.

@@ -197,9 +197,10 @@ class ATTNDB_EXPORT Session {
   // that the plan names, for the tail's blocks, and DBOptions::index, for segments stored
   // meanwhile.
   // Cost:   up to the time that an index takes to build, minutes for a graph of a long context.
-  // Errors: kInvalidArgument (layer); else the error of what could not be made, which Attend reads
-  //         exactly. The session is unchanged, but for awaits_derived.
-  Status AwaitDerived(LayerId layer);
+  // Errors: kInvalidArgument (layer); kCancelled, if options.progress ends the wait: it stays due;
+  //         else the error of what could not be made, which Attend reads exactly. The session is
+  //         unchanged, but for awaits_derived.
+  Status AwaitDerived(LayerId layer, const WaitOptions& options = {});
 
   // Whether an engine is to call AwaitDerived before the layer's next call of a single token,
   // unless that is the first after the prompt: the layer's plan says await=1 and reads what is

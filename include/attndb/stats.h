@@ -180,8 +180,9 @@ struct LayerExplain {
   // Plan text of what ran since the plan was set, or before the first call would run: `plan` with
   // all settled, in which a substitute stands for each part that never ran.
   std::string ran;
-  // What of the plan did not run, or not for all tokens. Calls of more than dense_query_tokens rows
-  // are exact under every plan, and are not counted. Empty: all ran as planned.
+  // The parts of the plan that did not run, or not for all tokens. Calls of more than
+  // dense_query_tokens rows are exact under every plan, and are not counted. Empty: all ran as
+  // planned.
   std::vector<Substitute> substitutes;
   std::string reason;             // Why something other than the plan runs; empty if the plan runs.
   uint64_t num_tokens = 0;        // Visible to the newest token.

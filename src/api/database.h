@@ -119,8 +119,9 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   const SessionParts& parts() const override { return session_parts_; }
   const SessionSettings& settings() const override { return session_settings_; }
   void AskForPrices() override;
-  Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) override {
-    return store_->background()->WaitFor(jobs, nullptr);
+  Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs,
+                 const WaitOptions& options) override {
+    return store_->background()->WaitFor(jobs, options.progress);
   }
   void NoteDamage(const storage::Segment& segment, const Status& status) override {
     store_->damage()->Note(segment, status);

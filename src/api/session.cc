@@ -109,9 +109,9 @@ Status Session::Load() {
   ATTNDB_RETURN_IF_ERROR(handle_->CheckProcess());
   return handle_->InUse()->Load();
 }
-Status Session::AwaitDerived(LayerId layer) {
+Status Session::AwaitDerived(LayerId layer, const WaitOptions& options) {
   ATTNDB_RETURN_IF_ERROR(handle_->CheckProcess());
-  return handle_->InUse()->AwaitDerived(layer);
+  return handle_->InUse()->AwaitDerived(layer, options);
 }
 bool Session::awaits_derived(LayerId layer) const {
   const auto session = handle_->InUse();

@@ -74,8 +74,9 @@ class SessionHost {
   // Asks for a measurement of this machine in the background, if there is none and it is allowed.
   virtual void AskForPrices() = 0;
   // Waits until these jobs of the builder are over; the caller may run some of them. Errors: the
-  // jobs'.
-  virtual Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) = 0;
+  // jobs'; kCancelled, if options.progress ends the wait.
+  virtual Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs,
+                         const WaitOptions& options) = 0;
   // Tells that the segment's rows could not be read. If `status` says that its bytes are wrong, it
   // will be quarantined: by the background, or by the next call that looks into the catalog.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;

@@ -118,7 +118,7 @@ class SessionImpl {
   Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
   Status SetPlan(std::string_view text);
   Status Load();
-  Status AwaitDerived(LayerId layer);
+  Status AwaitDerived(LayerId layer, const WaitOptions& options);
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 

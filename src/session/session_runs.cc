@@ -165,7 +165,7 @@ void SessionImpl::AskForPlanes(LayerId layer) {
 }
 
 // What is asked for and has no job is on disk, cannot be made, or is made by another process.
-Status SessionImpl::AwaitDerived(LayerId layer) {
+Status SessionImpl::AwaitDerived(LayerId layer, const WaitOptions& options) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   const planner::LayerPlan plan = PlanOf(layer);
   if (DerivesFromTail(layer, plan)) JoinTail(layer);
@@ -180,7 +180,9 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
       if (auto job = JobOf(run, kind, layer)) jobs.push_back(std::move(job));
     }
   }
-  return host_->WaitFor(jobs);
+  Status status = host_->WaitFor(jobs, options);
+  if (status.code() == StatusCode::kCancelled) awaited_[layer] = {};
+  return status;
 }
 
 bool SessionImpl::AwaitsDerived(LayerId layer) const {

@@ -4,6 +4,7 @@
 // Method: a tiny random model on a stored context. Nothing but a session asks for product codes,
 //         and a job of the test's own holds the lane that builds them: while it does, who waits for
 //         them hangs, and the test with him.
+#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
     EngineOptions options = TinyOptions(GetParam());
     options.cache_dir = directory_.File("cache");
     options.awaits_derived = awaits_derived;
+    options.keep_going = [this] { return keeps_going_.load(); };
     ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, LlamaEngine::Open(TinyModel("qwen2"), options));
     engine_.emplace(std::move(engine));
   }
@@ -93,6 +95,7 @@ class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
 
   test::TempDir directory_;
   test::Event release_;
+  std::atomic<bool> keeps_going_ = true;
   std::vector<TokenId> document_;
   std::optional<LlamaEngine> engine_;
   std::optional<DB> db_;
@@ -128,6 +131,20 @@ TEST_P(LlamaAwaitTest, AnEngineThatIsToldSoWaitsForNoPlan) {
   ATTNDB_ASSERT_OK(engine_->DecodeBatch({&entry, 1}));
   EXPECT_EQ(NumDue(session), session.spec().num_layers());
   EXPECT_EQ(NumSearched(session), 0u);
+}
+
+TEST_P(LlamaAwaitTest, AWaitThatIsStoppedIsDueAtTheNextToken) {
+  HoldLane();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, Asked(kAwaits));
+  keeps_going_ = false;
+  EXPECT_THAT(engine_->Decode(session, 1),
+              test::FailsWith(StatusCode::kCancelled, ::testing::HasSubstr("waited no longer")));
+  EXPECT_EQ(NumDue(session), session.spec().num_layers());
+  keeps_going_ = true;
+  release_.Set();
+  (void)Decoded(&session, 1);
+  EXPECT_EQ(NumDue(session), 0u);
+  EXPECT_EQ(NumSearched(session), session.spec().num_layers());
 }
 
 TEST_P(LlamaAwaitTest, GenerateWaitsAndABatchWaitsForTheSessionsThatAwait) {
