@@ -213,10 +213,4 @@ Result<bool> BeginsWithText(const LlamaEngine& engine, std::span<const TokenId> 
   return rest.starts_with(end);
 }
 
-std::string_view WithoutBom(std::string_view text) {
-  constexpr std::string_view kBom = "\xEF\xBB\xBF";
-  if (text.starts_with(kBom)) text.remove_prefix(kBom.size());
-  return text;
-}
-
 }  // namespace attndb::llama
