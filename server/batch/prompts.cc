@@ -79,7 +79,10 @@ void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Me
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
                                Messages messages) const {
   ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
-  return ChatAbout(tenant, subject, messages);
+  Result<Prompt> prompt = ChatAbout(tenant, subject, messages);
+  if (prompt.status().code() != StatusCode::kUnsupported) return prompt;
+  return Status::Unsupported(prompt.status().message() +
+                             "; /v1/completions takes text without a template");
 }
 
 Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,

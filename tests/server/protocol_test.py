@@ -109,7 +109,7 @@ import pytest
 
 import server_case
 from server_case import (CAPITAL, CHAT, CONTEXTS, STORY, WAIT, HttpError, Server, Stream, user,
-                         wait_until)
+                         wait_until, write_tiny_model)
 
 COMPLETION = "/v1/completions"
 HI = {"messages": [user("Say hi.")], "max_tokens": 4, "temperature": 0}
@@ -597,6 +597,15 @@ class TestProcess:
     def test_a_port_that_is_taken_is_an_error(self, server, folder):
         with pytest.raises(AssertionError, match=str(server.port)):
             Server(folder / "store", port=server.port)
+
+    def test_a_model_whose_template_is_not_known_has_completions(self, folder):
+        model = write_tiny_model(folder / "tiny.gguf", {"tokenizer.chat_template": "{{ strange }}"})
+        with Server(folder / "store", model=model) as server:
+            with pytest.raises(HttpError, match="/v1/completions") as error:
+                server.ask("Say hi.")
+            assert error.value.status == 400
+            body = {"prompt": "Say hi.", "max_tokens": 2}
+            assert server.json("POST", "/v1/completions", body)["choices"]
 
     def test_sigterm_lets_a_stream_end_and_takes_no_more(self, folder):
         with Server(folder / "store") as server:
