@@ -199,7 +199,11 @@ TEST_P(PrefixReuse, OfSeveralSegmentsAnswersAsComputingItAtEveryCut) {
 TEST_P(PrefixReuse, OfAMergedChainAnswersAsComputingItAtEveryCut) {
   StoreInChunks({10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10});
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  EXPECT_LE(NumSegments(), 4u);
+  // How many segments one merge finds depends on when the background runs it.
+  const std::vector<SegmentInfo> segments = db_->Describe("all")->segments;
+  for (size_t i = 1; i < segments.size(); ++i) {
+    EXPECT_GT(segments[i - 1].num_tokens, segments[i].num_tokens) << "they were to be merged";
+  }
   EXPECT_GT(db_->Stats()->bytes_merged, 0u);
   CheckEveryCut();
 }
