@@ -218,6 +218,20 @@ def gpt_oss(seed):
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
+def _sentence_pieces(pieces):
+    """Metadata of a vocabulary as SentencePiece makes it, filled up to VOCAB with `pieces`."""
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
+    pieces = pieces[:VOCAB - len(tokens)]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens + pieces,
+        "tokenizer.ggml.scores": [0.0] * len(tokens) + [-1.0 * i for i in range(len(pieces))],
+        "tokenizer.ggml.token_type": kinds + [NORMAL] * len(pieces),
+        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True}
+
+
 def llama_spm(seed):
     """A vocabulary with scores, as SentencePiece makes them; two experts of four."""
     model = _decoder("llama", seed, layers=1, embed=64, q_heads=4, kv_heads=2, head_dim=16, ff=32,
@@ -228,17 +242,8 @@ def llama_spm(seed):
     model.tensor("blk.0.ffn_gate_exps.weight", embed, ff, experts)
     model.tensor("blk.0.ffn_up_exps.weight", embed, ff, experts)
     model.tensor("blk.0.ffn_down_exps.weight", ff, embed, experts)
-    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
     pieces = ["\u2581"] + [f"\u2581{a}{b}" for a in "abcdefgh" for b in "aeiouxyz"]
-    pieces = pieces[:VOCAB - len(tokens)]
-    model.meta |= {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": tokens + pieces,
-        "tokenizer.ggml.scores": [0.0] * len(tokens) + [-1.0 * i for i in range(len(pieces))],
-        "tokenizer.ggml.token_type": kinds + [NORMAL] * len(pieces),
-        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+    model.meta |= _sentence_pieces(pieces) | {
         "tokenizer.chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}{% endfor %}"}
     return model
 
@@ -269,21 +274,12 @@ def llama_bpe(seed):
 def llama_space(seed):
     """SentencePiece that sets a space before a text, with an end of text; Llama 2's template."""
     model = _decoder("llama", seed, layers=1, embed=64, q_heads=4, kv_heads=2, head_dim=16, ff=32)
-    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
     # Each is made of two before it, or of one letter and one before it.
     pieces = ("_ he _T _The _l ht ght ight _light _i _is be _u _un _unbe ab le able ie iev _unbel "
               "_unbeliev _unbelievable on _t _ton _tonight _W _Wh _Why Wh Why ND IN ST INST _[ "
               "_[INST /INST _[/INST").replace("_", "\u2581").split()
-    more = [f"\u2581{a}{b}" for a in "bcdfg" for b in "aeiou"]
-    pieces += more[:VOCAB - len(tokens) - len(pieces)]
-    model.meta |= {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": tokens + pieces,
-        "tokenizer.ggml.scores": [0.0] * len(tokens) + [-1.0 * i for i in range(len(pieces))],
-        "tokenizer.ggml.token_type": kinds + [NORMAL] * len(pieces),
-        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+    pieces += [f"\u2581{a}{b}" for a in "bcdfg" for b in "aeiou"]
+    model.meta |= _sentence_pieces(pieces) | {
         "tokenizer.ggml.add_eos_token": True, "tokenizer.ggml.add_space_prefix": True,
         "tokenizer.chat_template":
             "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} "
