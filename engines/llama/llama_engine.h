@@ -367,8 +367,9 @@ class LlamaEngine {
   // The tokens that the tokenizer makes of the text of these, control tokens left as they are.
   Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens) const;
 
-  // What Join takes, by the model's template. A model without template takes the bare texts, a line
-  // each. The parts refer to the texts that are given. Errors: as ApplyTemplate.
+  // These return the parts that Join takes, by the model's template. Without a template, the parts
+  // are the bare texts, a line each. They refer to the texts that are given. Errors: as
+  // ApplyTemplate.
   //   DocumentParts      up to and including `document`, inside the user's message
   //   QuestionParts      behind a document: the question, the message's end, the assistant's header
   //   NextTurnParts      behind a reply: its end, the next message, the assistant's header

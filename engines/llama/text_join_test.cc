@@ -49,7 +49,7 @@ class TextJoinTest : public ::testing::Test {
     return joined.ok() ? *std::move(joined) : JoinedText();
   }
   static Ids Text(std::string_view text) { return Join({}, {{"", text}}).tokens; }
-  // What llama.cpp makes of a whole prompt, without the end that it sets behind a text.
+  // llama.cpp's ids of a whole prompt, without the end-of-text token that it sets behind a text.
   static Ids AtOnce(const std::string& text) {
     Ids ids = *engine_->Tokenize(text, /*add_special=*/true, /*parse_special=*/true);
     EXPECT_FALSE(ids.empty());

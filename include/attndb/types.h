@@ -41,7 +41,7 @@ struct Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
-// What the text of a context is to a chat template.
+// How a chat template sees the text of a context.
 enum class TextForm : uint8_t {
   kUnknown,   // Nobody has said.
   kRaw,       // Text alone.

@@ -103,7 +103,7 @@ class Conversations {
   // memory until its Store ends. This is a use of the context: its time to live begins anew.
   // Errors: kNotFound (there is none, or its life is over); as DB::Tokens.
   Result<KeptText> TextOf(const std::string& tenant, const std::string& context);
-  // What a turn that was answered under this name and is not durable has; null: there is none.
+  // The text of the turn that was answered under this name and is not durable yet; null: none is.
   std::shared_ptr<const KeptText> UnstoredText(const std::string& tenant,
                                                const std::string& context) const;
 
@@ -178,7 +178,7 @@ class Conversations {
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
   std::vector<std::string> TurnsOf(const Key& key) const;
-  // What a turn was kept as; no tokens: it is gone.
+  // The text that was kept of a turn. It has no tokens if the turn is gone.
   KeptText TurnText(const std::string& tenant, const std::string& id) const;
   // Where the reply that the messages end with begins in a turn. None: the turn has no such reply,
   // or it has more replies than the messages: a longer dialogue was stored under the turn's id

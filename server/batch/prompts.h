@@ -67,7 +67,7 @@ class Prompts {
     std::vector<llama::ChatMessage> front;  // What stands for it before the messages: 0 or 1.
   };
 
-  // What the context holds; nothing without a name. Errors: kNotFound.
+  // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
   Result<llama::StoredContext> Open(const std::string& tenant, const std::string& context) const;
   // Errors: kNotFound.
   Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
@@ -78,7 +78,7 @@ class Prompts {
                    Prompt* prompt);
   // The context's tokens and the messages as questions to it.
   Status AskContext(const Subject& subject, Messages messages, Prompt* prompt) const;
-  // What these questions put behind the context. It refers to the messages' texts.
+  // The parts of a prompt that these questions add behind the context. They refer to the messages.
   Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
   Result<uint64_t> SystemTokensOf(Messages messages) const;
 

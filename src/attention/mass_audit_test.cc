@@ -96,7 +96,7 @@ TEST_P(MassAuditTest, KeysOfOneSizeGoByEstimates) {
   }
 }
 
-// As the exact plan finds them.
+// A head that holds too little mass by estimates attends to the tokens that the exact plan finds.
 TEST_P(MassAuditTest, WhatIsNotHeldIsSearchedByExactScores) {
   Layer layer(ShapeWith(0.9f), DType::kFloat16, {2500, 1500, 40}, 1, GetParam());
   layer.BuildPlanes();

@@ -114,7 +114,8 @@ TEST(DistinctKeysTest, TheBestCopiesAreFound) {
   }
 }
 
-// What is written can be read: every key can be reached, and no list names a key twice.
+// A graph of copies can be written and read back, each key in it can be reached, and no list of
+// links names a key twice.
 TEST(DistinctKeysTest, GraphsOfCopiesAreValid) {
   for (const Order order : kOrders) {
     const Copies copies(order);

@@ -53,7 +53,7 @@ class CatalogContexts {
   Result<std::vector<ChainLink>> Chain(ContextId context) const;
   Result<History> HistoryOf(ContextId context) const;
   Result<std::vector<TokenId>> Tokens(ContextId context) const;
-  // As it was stored with the context.
+  // The text layout that the context was stored with.
   Result<TextLayout> TextOf(const ContextRecord& context) const;
   // How many first tokens the context shares with `tokens`, 0 perhaps, and their cuts.
   Result<PrefixMatch> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
