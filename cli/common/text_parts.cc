@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::cli {
 namespace {
 
@@ -68,7 +70,7 @@ TextUnit PieceOfLine(std::string_view text, size_t begin, size_t most_bytes) {
     if (piece[i] == ' ') return {begin + i, TextBreak::kWord};
   }
   size_t end = begin + piece.size();
-  while (end > begin + 1 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  while (end > begin + 1 && llama::ContinuesUtf8Char(text[end])) --end;
   return {end, TextBreak::kCharacter};
 }
 
@@ -144,7 +146,7 @@ class TextParter {
   // A character, which has to fit.
   Result<size_t> ShortestEnd() const {
     size_t end = begin_ + 1;
-    while (end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0) == 0x80) ++end;
+    while (end < text_.size() && llama::ContinuesUtf8Char(text_[end])) ++end;
     ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, count_(text_.substr(begin_, end - begin_)));
     if (num_tokens <= most_tokens_) return end;
     return Status::InvalidArgument("a part of " + std::to_string(most_tokens_) +

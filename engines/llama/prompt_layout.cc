@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 
 size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {

@@ -79,14 +79,6 @@ TextLayout FirstOf(TextLayout text, uint64_t num_tokens);
 Result<bool> BeginsWithText(const LlamaEngine& engine, std::span<const TokenId> tokens,
                             std::span<const TokenId> beginning);
 
-// A text without the UTF-8 byte order mark that some editors put in front. Inline: what reads
-// requests is linked without an engine, too.
-inline std::string_view WithoutBom(std::string_view text) {
-  constexpr std::string_view kBom = "\xEF\xBB\xBF";
-  if (text.starts_with(kBom)) text.remove_prefix(kBom.size());
-  return text;
-}
-
 // Pure parts, for tests. Number of ids at the start, or at the end, in which `a` and `b` agree.
 size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
 size_t CommonSuffix(std::span<const TokenId> a, std::span<const TokenId> b);

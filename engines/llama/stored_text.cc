@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 namespace {
 

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -109,9 +111,9 @@ Char CharAt(std::string_view text, size_t at) {
   return {code, num_bytes};
 }
 
-// The end of the character that text[at] is in, or where it begins.
+// Where the character begins that text[at] is in.
 size_t CharBegin(std::string_view text, size_t at) {
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  while (at > 0 && ContinuesUtf8Char(text[at])) --at;
   return at;
 }
 

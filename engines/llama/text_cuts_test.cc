@@ -23,6 +23,7 @@
 #include "engines/llama/model_file.h"
 #include "engines/llama/text_join.h"
 #include "engines/llama/tokenizer.h"
+#include "engines/llama/utf8_bytes.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
 #include "testing/temp_dir.h"
@@ -215,7 +216,7 @@ TEST_F(TextCutsTest, TextsThatFollowEachOtherHaveTheIdsOfTheWhole) {
       std::vector<TokenId> ids = tokenizer.BeginOfText();
       for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
         end = std::min(text.size(), begin + 1 + Below(1500, &random_));
-        while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;  // Whole characters.
+        while (end < text.size() && ContinuesUtf8Char(text[end])) ++end;  // Whole characters.
         const PromptPart part = {"", std::string_view(text).substr(begin, end - begin)};
         ATTNDB_ASSERT_OK_AND_ASSIGN(JoinedText joined,
                                     JoinText(tokenizer, ids, std::span(&part, 1), {}));

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -20,7 +22,6 @@ constexpr size_t kTailBytes = 1024;
 constexpr size_t kTailGrowth = 16;
 constexpr size_t kLookAheadBytes = 1024;  // Bytes of the new text that a cut is judged by.
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 bool IsSpace(char c) { return std::string_view(" \t\n\v\f\r").find(c) != std::string_view::npos; }
 
 // A control token, or a text in front of the next one.
@@ -59,7 +60,8 @@ Tail TailOf(const Tokenizer& tokenizer, std::span<const TokenId> tokens, size_t 
   size_t num_bytes = 0;
   std::vector<std::string> pieces;  // The last one first.
   const auto may_begin = [&] {
-    return num_bytes >= least_bytes && !pieces.back().empty() && !IsContinuation(pieces.back()[0]);
+    return num_bytes >= least_bytes && !pieces.back().empty() &&
+           !ContinuesUtf8Char(pieces.back()[0]);
   };
   while (tail.first > 0 && !tokenizer.IsBetweenTexts(tokens, tail.first - 1)) {
     if (!pieces.empty() && may_begin()) break;

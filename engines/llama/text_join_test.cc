@@ -21,6 +21,7 @@
 #include "engines/llama/gguf_test_util.h"
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/stored_text.h"
+#include "engines/llama/utf8_bytes.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -18,9 +20,8 @@ size_t CharacterBytes(unsigned char lead) {
 size_t WholeCharacters(std::string_view text) {
   const size_t from = text.size() - std::min<size_t>(text.size(), 3);
   for (size_t i = text.size(); i-- > from;) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xC0) == 0x80) continue;  // Inside a character.
-    return i + CharacterBytes(byte) > text.size() ? i : text.size();
+    if (ContinuesUtf8Char(text[i])) continue;
+    return i + CharacterBytes(static_cast<unsigned char>(text[i])) > text.size() ? i : text.size();
   }
   return text.size();
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "attndb/context_name.h"
-#include "engines/llama/prompt_layout.h"
+#include "engines/llama/utf8_bytes.h"
 
 namespace attndb::server {
 namespace {
