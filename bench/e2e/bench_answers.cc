@@ -24,6 +24,7 @@
 #include "attndb/db.h"
 #include "bench/e2e/likelihood.h"
 #include "bench/e2e/stored_text.h"
+#include "bench/what_ran.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::bench {
@@ -119,6 +120,8 @@ Status MeasureAnswers(const Settings& settings, LlamaEngine* engine, const DB& d
   ATTNDB_ASSIGN_OR_RETURN(const std::span<const TokenId> document,
                           FirstTokens(prefix, settings.document_tokens, settings.text.text_path));
   ATTNDB_RETURN_IF_ERROR(EnsureStored(engine, db, document));
+  ATTNDB_ASSIGN_OR_RETURN(const Session ran, SessionOn(db, *engine, document, settings.plan));
+  (*report)["ran"] = RanText(ran.Explain());
   ATTNDB_ASSIGN_OR_RETURN(const std::string asked, ReadTextFile(settings.questions_path));
   std::vector<std::string> questions = Lines(asked);
   questions.resize(std::min(questions.size(), settings.num_questions));

@@ -25,6 +25,7 @@
 #include "attndb/db.h"
 #include "bench/e2e/stored_text.h"
 #include "bench/sample_stats.h"
+#include "bench/what_ran.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/plain_context.h"
 
@@ -167,6 +168,7 @@ Status Run(const Settings& settings, Json* report) {
   }
   for (const std::string& plan : settings.plans) {
     ATTNDB_ASSIGN_OR_RETURN(Session session, SessionOn(db, engine, context, plan));
+    (*report)["ran"][plan] = RanText(session.Explain());
     sides.push_back(PlanSide(&engine, std::move(session), plan, context.size()));
   }
   for (int round = 0; round <= settings.rounds; ++round) {

@@ -8,6 +8,7 @@
 
 #include "attndb/version.h"
 #include "bench/sample_stats.h"
+#include "bench/what_ran.h"
 
 namespace attndb::bench {
 namespace {
@@ -75,7 +76,13 @@ Result<Session> SessionOn(const DB& db, const llama::LlamaEngine& engine,
     return Status::Internal("the store has " + std::to_string(start.session.num_tokens()) + " of " +
                             std::to_string(tokens.size()) + " tokens");
   }
-  return std::move(start.session);
+  Session session = std::move(start.session);
+  for (LayerId layer = 0; layer < engine.spec().num_layers(); ++layer) {
+    ATTNDB_RETURN_IF_ERROR(session.AwaitDerived(layer));
+  }
+  const std::string missing = MissingText(session.Explain());
+  if (missing.empty()) return session;
+  return Status::Unsupported("plan '" + plan + "' can't be measured: " + missing);
 }
 
 Json ReportHead(const std::string& name, const TextOptions& options,

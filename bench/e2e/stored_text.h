@@ -49,7 +49,8 @@ Result<std::span<const TokenId>> FirstTokens(std::span<const TokenId> tokens, ui
 Status EnsureStored(llama::LlamaEngine* engine, const DB& db, std::span<const TokenId> tokens,
                     const std::string& plan = "full");
 
-// A session that holds `tokens`, all of them stored.
+// A session that holds `tokens`, all of them stored. It waits for what the plan reads. Errors:
+// kUnsupported: an index, planes or means that the plan asks for can't be made.
 Result<Session> SessionOn(const DB& db, const llama::LlamaEngine& engine,
                           std::span<const TokenId> tokens, const std::string& plan);
 
