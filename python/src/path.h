@@ -12,7 +12,7 @@
 
 namespace attndb::python {
 
-// The path that attndb._checked.path_bytes gives.
+// The bytes of os.fsencode(path) as a string.
 std::string PathFrom(const nanobind::bytes& path);
 
 // A str that os.fsencode turns back into the same bytes.

@@ -137,9 +137,10 @@ class AttndbCache(Cache):
         self._check_usable()
         self._check_same_content()
         chosen = self._rows if row is None else [self._row(row)]
+        numbers = range(len(chosen)) if row is None else [row]
         names = _names(name, len(chosen))
         outputs = _output_rows(output_ids, len(chosen))
-        for r, (each, output) in enumerate(zip(chosen, outputs, strict=True)):
+        for r, each, output in zip(numbers, chosen, outputs, strict=True):
             if UNKNOWN in each.ids:
                 raise FailedPreconditionError(
                     f"store: row {r} was given token {each.ids.index(UNKNOWN)} as an embedding "
@@ -287,6 +288,8 @@ class AttndbCache(Cache):
         num_columns = plan.num_new
         for r, (row, begin) in enumerate(zip(rows, plan.begins, strict=True)):
             num_held = row.session.num_tokens - row.session.num_dropped
+            if num_held + plan.num_new - begin <= window.max_length:
+                continue
             at_once = min(len(row.prompt) - len(row.ids), plan.num_new - begin)
             if at_once > 0:
                 window.check(num_held, at_once, r)
@@ -307,7 +310,7 @@ class AttndbCache(Cache):
             self._runs_piece = False
 
     def end_pieces(self) -> None:
-        """What follows the pieces that have run can't run."""
+        """Marks the whole forward as failed: a piece of it ran, and the rest can't."""
         if self._start is not None and self._start[2] == threading.get_ident():
             self.drop_leftover_step()
             self._fail()

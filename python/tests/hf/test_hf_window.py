@@ -198,6 +198,17 @@ def test_a_forward_that_fails_behind_a_drop_goes_back_to_its_begin(
             assert torch.equal(found, model(more, past_key_values=again).logits)
 
 
+def test_a_prompt_and_drafts_that_fit_are_one_forward(db: attndb.DB, model: Any) -> None:
+    ids, drafts = make_prompt(30), make_prompt(8, seed=7)
+    cache, given = attndb.hf.create_session(db, model, ids, max_length=64, reuse=False)
+    calls = []
+    handle = model.model.layers[1].register_forward_pre_hook(lambda *_: calls.append(1))
+    with torch.no_grad(), cache:
+        model(torch.cat([given["input_ids"], drafts], dim=1), past_key_values=cache)
+        assert len(calls) == 1 and cache.session.cuts == ()
+    handle.remove()
+
+
 @pytest.mark.parametrize("max_length", [None, 80])
 def test_a_cut_does_not_outlive_the_length_that_made_it(
     db: attndb.DB, model: Any, max_length: int | None
