@@ -93,8 +93,8 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
   return names;
 }
 
-// The first of a word's meanings that the command has; an option or a command of the program, which
-// is written with the program's name or its arguments, is there for all.
+// The first of a word's meanings that the command has. A meaning with a space, as "attndb
+// --version" or "pin --off", names a whole command line, and fits every command.
 std::string GuessOf(const CLI::App& command, const std::string& word,
                     std::span<const Guess> guesses) {
   const std::vector<std::string> commands = CommandNames(command);

@@ -91,7 +91,7 @@ ExitCode ReportUsage(const Program& program, const ParsedLine& line, const Commo
                        options);
 }
 
-// The system may have no more memory; that is nobody's fault but of what was asked.
+// Reports std::bad_alloc as a failure of the command, which asked for more memory than there is.
 Result<ExitCode> RunInMemory(Command* command, Environment* env) {
   try {
     return command->Run(env);
@@ -102,8 +102,8 @@ Result<ExitCode> RunInMemory(Command* command, Environment* env) {
 
 ExitCode RunCommand(const Program& program, Command* command, CommonOptions options) {
   if (const auto faults = VariableFaults(); !faults.empty() && !command->bears_faults()) {
-    return ReportFailure(Status::InvalidArgument(faults.front()), "unset it, or set it so",
-                         options);
+    return ReportFailure(Status::InvalidArgument(faults.front()),
+                         "unset the variable, or give it one of these values", options);
   }
   Environment env(options);
   const Result<ExitCode> result = RunInMemory(command, &env);

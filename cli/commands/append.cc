@@ -33,8 +33,10 @@ class AppendCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text,
-                            ReadText(file_, "attndb append " + ShellWord(context_) + " -"));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const std::string text,
+        ReadText(file_, "attndb append " + std::string(context_.starts_with('-') ? "-- " : "") +
+                            ShellWord(context_) + " -"));
     if (text.empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
     if (!env->server().empty()) {
       return ImportThroughServer(env, {.name = context_, .text = text, .append = true});
@@ -95,8 +97,8 @@ class AppendCommand : public Command {
   // The context's text with the new text behind it, checked for length and room.
   Result<llama::PromptText> AllText(Environment* env, const DB& db, const LlamaEngine& engine,
                                     const ContextInfo& info, const std::string& text) const {
-    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText all,
-                            AppendedText(engine, db, context_, text, TextLimits(engine.info())));
+    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText all, AppendedText(engine, db, context_, text,
+                                                                TextLimits(env, engine.info())));
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
                                               "'" + NameOf(info) + "'", all.tokens.size()));
     const RoomOptions room = ImportRun::RoomOf(engine, checkpoint_tokens_);

@@ -84,7 +84,7 @@ class AskCommand : public Command {
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, contexts_));
-    ATTNDB_RETURN_IF_ERROR(CheckQuestion(engine, question));
+    ATTNDB_RETURN_IF_ERROR(CheckQuestion(env, engine, question));
     std::vector<std::string> contexts = contexts_;
     if (find_ > 0) {
       ATTNDB_ASSIGN_OR_RETURN(contexts, BestContexts(env, &engine, db, question, contexts_, find_));

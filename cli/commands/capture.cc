@@ -48,7 +48,7 @@ class CaptureCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, Tokens(engine, text));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, Tokens(env, engine, text));
     CaptureOptions options;
     if (!layers_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(options.layers, ParseLayers(layers_, engine.spec().num_layers()));
@@ -71,8 +71,9 @@ class CaptureCommand : public Command {
   }
 
  private:
-  Result<std::vector<TokenId>> Tokens(const LlamaEngine& engine, const std::string& text) const {
-    llama::TokenizeLimits limits = TextLimits(engine.info());
+  Result<std::vector<TokenId>> Tokens(Environment* env, const LlamaEngine& engine,
+                                      const std::string& text) const {
+    llama::TokenizeLimits limits = TextLimits(env, engine.info());
     limits.max_tokens = num_tokens_;
     std::vector<TokenId> tokens;
     if (ids_) {

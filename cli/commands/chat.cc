@@ -87,7 +87,7 @@ class Dialogue {
 
   // One question, its answer, and both stored. Errors: kCancelled: nothing of the turn is kept.
   Result<Answer> Turn(const std::string& question) {
-    ATTNDB_RETURN_IF_ERROR(CheckQuestion(*engine_, question));
+    ATTNDB_RETURN_IF_ERROR(CheckQuestion(env_, *engine_, question));
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText prompt,
                             QuestionBehind(*engine_, said_, question));
     const double start_seconds = MonotonicSeconds();

@@ -65,10 +65,11 @@ class ExplainCommand : public Command {
   }
 
   // A signal ends it; what comes behind it takes no time.
-  Result<std::vector<TokenId>> TokensOf(const LlamaEngine& engine, const std::string& text) const {
+  Result<std::vector<TokenId>> TokensOf(Environment* env, const LlamaEngine& engine,
+                                        const std::string& text) const {
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText prompt,
-                            DocumentText(engine, raw_, system_, text, TextLimits(engine.info())));
+    ATTNDB_ASSIGN_OR_RETURN(llama::PromptText prompt, DocumentText(engine, raw_, system_, text,
+                                                                   TextLimits(env, engine.info())));
     return std::move(prompt.tokens);
   }
 
@@ -97,7 +98,7 @@ class ExplainCommand : public Command {
 
   Result<ExitCode> ExplainPrompt(Environment* env, const DB& db, const std::string& text) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(engine, text));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(env, engine, text));
     // The rest was not counted. Nothing of such a length can be stored.
     if (tokens.size() > MostCounted(engine.info())) {
       return CheckTrainedLength(env, engine.info(), engine.options().rope_scaling, "the prompt",

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/client/server_commands.h"
 #include "cli/common/document_import.h"
+#include "cli/common/document_parts.h"
 #include "cli/common/dry_run.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/evicted.h"
@@ -88,6 +91,8 @@ class ModelDocumentImport : public DocumentImport {
       return Status::InvalidArgument("--name names one context, found " +
                                      FormatCount(sources.files.size()) + " files");
     }
+    // It fails for each of them, if it fails.
+    if (env->server().empty()) ATTNDB_RETURN_IF_ERROR(OpenModel(env));
     return ImportAll(env, sources, target);
   }
 
@@ -118,10 +123,8 @@ class ModelDocumentImport : public DocumentImport {
     for (const ImportSource& file : sources.files) {
       tally.is_interrupted = Interrupted();
       if (tally.is_interrupted) break;
-      const Result<ExitCode> done = ImportOne(env, file, target);
-      if (!done.ok() && is_unable_) return done;
-      Count(env, file, done, &tally);
-      if (tally.is_interrupted) break;
+      Count(env, file, ImportOne(env, file, target), &tally);
+      if (tally.is_interrupted || has_no_store_) break;
     }
     if (tally.is_interrupted) tally.code = ExitCode::kInterrupted;
     PrintTally(env, sources, tally, MonotonicSeconds() - start_seconds);
@@ -161,7 +164,7 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_RETURN_IF_ERROR(target.Resolve(file.name));
     ATTNDB_ASSIGN_OR_RETURN(
         const std::string text,
-        ReadText(file.path, "attndb import - --name " + ShellWord(target.name())));
+        ReadText(file.path, "attndb import - " + ShellOption("--name", target.name())));
     if (text.empty()) return Status::InvalidArgument("'" + file.path + "' is empty");
     if (!env->server().empty()) {
       const StoreOptions& options = target.options();
@@ -179,7 +182,9 @@ class ModelDocumentImport : public DocumentImport {
     const std::string what = file.path == "-" ? "the text" : "'" + file.path + "'";
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document, DocumentOf(env, *engine_, text));
     const uint64_t num_tokens = document.tokens.size();
-    if (split_ && num_tokens > MostWhole()) return ImportParts(env, target, what, text);
+    if (split_ && num_tokens > MostOfWhole(engine_->info(), part_tokens_)) {
+      return ImportParts(env, target, what, text);
+    }
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
                                               what, num_tokens, /*can_split=*/!split_));
     return ImportDocument(env, target, document);
@@ -187,43 +192,51 @@ class ModelDocumentImport : public DocumentImport {
 
   Result<ExitCode> ImportDocument(Environment* env, const ImportTarget& target,
                                   const llama::PromptText& document) {
-    if (dry_run_) return DryRun(env, &*engine_, document.tokens, target, Room(), &cost_);
+    if (dry_run_) return DryRun(env, &*engine_, document.tokens, target, Room(), &meter_);
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
     return Store(env, target, document);
   }
 
-  // Tokens of a text that is not split.
-  uint64_t MostWhole() const {
-    const uint64_t most = engine_->info().max_context;
-    return std::min(most == 0 ? UINT64_MAX : most, part_tokens_ == 0 ? UINT64_MAX : part_tokens_);
-  }
-
-  // Tokens of a part. The model's length has room behind it, for a question and its answer.
-  uint64_t MostOfPart() const {
-    constexpr uint64_t kLeastRoom = 512;
-    const uint64_t most = MostWhole();
-    if (part_tokens_ > 0) return most;
-    return most - std::min(most / 2, std::max(most / 8, kLeastRoom));
-  }
-
-  // NAME.1, NAME.2, ...: each is a document of its own.
   Result<ExitCode> ImportParts(Environment* env, const ImportTarget& target,
                                const std::string& what, const std::string& text) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string_view> parts, PartsOfText(what, text));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<DocumentPart> parts,
+                            PartsOfDocument(env, target, what, text));
+    ATTNDB_RETURN_IF_ERROR(CheckAllParts(env, target, parts));
     for (size_t i = 0; i < parts.size(); ++i) {
-      ATTNDB_ASSIGN_OR_RETURN(const ImportTarget part,
-                              target.Named(target.name() + "." + std::to_string(i + 1)));
-      ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document,
-                              DocumentOf(env, *engine_, std::string(parts[i])));
-      const Result<ExitCode> done = ImportDocument(env, part, document);
-      if (!done.ok()) {
-        return done.status().WithContext("part " + FormatCount(i + 1) + " of " +
-                                         FormatCount(parts.size()));
-      }
+      const Result<ExitCode> done = ImportDocument(env, parts[i].target, parts[i].document);
+      if (!done.ok()) return done.status().WithContext(PartText(i, parts.size()));
     }
     env->Note(what + " is in " + FormatCount(parts.size()) + " parts: '" + target.name() +
               ".1' to '" + target.name() + "." + std::to_string(parts.size()) + "'");
-    return dry_run_ ? Result<ExitCode>(ExitCode::kOk) : NoteOtherParts(env, target, parts.size());
+    if (dry_run_) return ExitCode::kOk;
+    ATTNDB_RETURN_IF_ERROR(NoteOtherParts(env, *db_, target.name(), parts.size()));
+    return ExitCode::kOk;
+  }
+
+  Result<std::vector<DocumentPart>> PartsOfDocument(Environment* env, const ImportTarget& target,
+                                                    const std::string& what,
+                                                    const std::string& text) const {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string_view> pieces, PartsOfText(what, text));
+    std::vector<DocumentPart> parts;
+    for (const std::string_view piece : pieces) {
+      const std::string name = target.name() + "." + std::to_string(parts.size() + 1);
+      ATTNDB_ASSIGN_OR_RETURN(ImportTarget part, target.Named(name));
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptText document,
+                              DocumentOf(env, *engine_, std::string(piece)));
+      parts.push_back({std::move(part), std::move(document)});
+    }
+    return parts;
+  }
+
+  Status CheckAllParts(Environment* env, const ImportTarget& target,
+                       std::span<const DocumentPart> parts) {
+    if (!dry_run_) {
+      ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
+      return CheckParts(*db_, engine_->spec(), parts, Room());
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const StoreToLookAt store,
+                            StoreToLookAt::Open(env, target.db_options()));
+    return CheckParts(store.db(), engine_->spec(), parts, Room());
   }
 
   Result<std::vector<std::string_view>> PartsOfText(const std::string& what,
@@ -234,32 +247,17 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText around,
                             DocumentText(*engine_, raw_, system_, "", {}));
     const uint64_t num_around = around.tokens.size() + kSlack;
-    if (num_around >= MostOfPart()) {
-      return Status::InvalidArgument("parts of " + Counted(MostOfPart(), "token") +
-                                     " have no room for " + what + ": the template takes " +
-                                     FormatCount(num_around));
+    const uint64_t most = MostOfPart(engine_->info(), part_tokens_);
+    if (num_around >= most) {
+      return Status::InvalidArgument("parts of " + Counted(most, "token") + " have no room for " +
+                                     what + ": the template takes " + FormatCount(num_around));
     }
-    return PartsOf(text, MostOfPart() - num_around,
-                   [this](std::string_view piece) -> Result<uint64_t> {
-                     if (Interrupted()) return Status::Cancelled("interrupted while it was split");
-                     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                                             engine_->Tokenize(piece, false, false));
-                     return tokens.size();
-                   });
-  }
-
-  // An earlier import of the text, when it was longer or whole, has left what is found as well.
-  Result<ExitCode> NoteOtherParts(Environment* env, const ImportTarget& target,
-                                  size_t num_parts) const {
-    for (const std::string& name :
-         {target.name(), target.name() + "." + std::to_string(num_parts + 1)}) {
-      const Result<ContextInfo> other = db_->Describe(name);
-      if (other.status().code() == StatusCode::kNotFound) continue;
-      ATTNDB_RETURN_IF_ERROR(other.status());
-      env->Note("'" + name + "' is there as well, and none of these parts: 'attndb rm " + name +
-                "' removes it");
-    }
-    return ExitCode::kOk;
+    return PartsOf(text, most - num_around, [this](std::string_view piece) -> Result<uint64_t> {
+      if (Interrupted()) return Status::Cancelled("interrupted while it was split");
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                              engine_->Tokenize(piece, false, false));
+      return tokens.size();
+    });
   }
 
   Result<ExitCode> Store(Environment* env, const ImportTarget& target,
@@ -303,20 +301,18 @@ class ModelDocumentImport : public DocumentImport {
         id.status(), run.num_stored() > 0 ? "the same command goes on there" : "nothing is stored");
   }
 
-  // These two are opened once for all files. What fails here fails for each of them.
+  // The model and the store are opened once for all files.
   Status OpenModel(Environment* env) {
     if (engine_) return Status();
-    is_unable_ = true;
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_, unrotated_keys_));
-    is_unable_ = false;
     engine_.emplace(std::move(engine));
     return Status();
   }
   Status OpenStore(Environment* env, const ImportTarget& target) {
     if (db_) return Status();
-    is_unable_ = true;
+    has_no_store_ = true;
     ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, target.db_options()));
-    is_unable_ = false;
+    has_no_store_ = false;
     db_.emplace(std::move(db));
     return Status();
   }
@@ -324,7 +320,7 @@ class ModelDocumentImport : public DocumentImport {
   Result<llama::PromptText> DocumentOf(Environment* env, const LlamaEngine& engine,
                                        const std::string& text) const {
     Result<llama::PromptText> document =
-        DocumentText(engine, raw_, system_, text, TextLimits(engine.info()));
+        DocumentText(engine, raw_, system_, text, TextLimits(env, engine.info()));
     if (document.status().code() != StatusCode::kCancelled) return document;
     return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
                            "nothing is stored");
@@ -352,10 +348,10 @@ class ModelDocumentImport : public DocumentImport {
   uint64_t checkpoint_tokens_ = 4096;
   ModelFlags model_;
   std::optional<LlamaEngine> engine_;
-  std::optional<PrefillCost> cost_;  // Measured by the first dry run.
+  PrefillMeter meter_;  // Of dry runs.
   std::optional<DB> db_;
-  bool is_unable_ = false;  // Whether the model or the store could not be opened.
-  uint64_t num_noted_ = 0;  // Evictions that were told.
+  bool has_no_store_ = false;  // It could not be opened: other files fail as well.
+  uint64_t num_noted_ = 0;     // Evictions that were told.
 };
 
 }  // namespace

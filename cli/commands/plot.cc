@@ -68,7 +68,7 @@ class PlotCommand : public Command {
     std::string file = source_;
     std::error_code ignored;
     if (std::filesystem::exists(source_, ignored)) {
-      if (!BeginsAsSafetensors(source_)) return NoKvFile(env);
+      if (!IsSafetensorsFile(source_)) return NoKvFile(env);
     } else {
       ATTNDB_RETURN_IF_ERROR(CheckIsContext(env));
       // Before a model is loaded: can pictures be drawn at all?

@@ -26,13 +26,11 @@ std::string DifferenceText(const llama::LlamaEngine& engine, const llama::CheckR
                            const std::string& plan) {
   const llama::TokenDifference& first = report.differences.front();
   return "token " + std::to_string(first.index + 1) + " of " + std::to_string(report.num_compared) +
-         " differs: " + Quoted(engine, first.ours) + " here, by plan " + plan + "; " +
-         Quoted(engine, first.plain) +
-         " by plain llama.cpp, which attends to all tokens, after the same tokens\ncheck: its "
-         "logits "
-         "of the two are " +
+         " differs: attndb (plan " + plan + ") chose " + Quoted(engine, first.ours) +
+         ", plain llama.cpp " + Quoted(engine, first.plain) +
+         " after the same tokens\ncheck: llama.cpp's logits of these two tokens are " +
          FormatFixed(first.logit_gap, 4) +
-         " apart; between its own kernels (flash attention on, off) that changes by " +
+         " apart; its own kernels (flash attention on or off) change that by " +
          FormatFixed(first.own_spread, 4) + " here, by " + FormatFixed(report.own_spread, 4) +
          " at most: " + (WithinSpread(report) ? "rounding decides" : CauseText(plan));
 }
@@ -96,7 +94,7 @@ std::string CheckText(const llama::LlamaEngine& engine, const AnswerCheck& check
   const llama::CheckReport& report = check.report;
   std::string text;
   if (check.first_other_id) {
-    text = "check: token " + FormatCount(*check.first_other_id) +
+    text = "check: token " + FormatCount(*check.first_other_id + 1) +
            " of the prompt is another than in the whole text, tokenized at once, which plain "
            "llama.cpp ran\n";
   }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "cli/common/evicted.h"
-#include "cli/common/temp_dir.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -30,31 +29,36 @@ void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
   }
 }
 
-Result<ExitCode> DryRun(Environment* env, llama::LlamaEngine* engine,
-                        std::span<const TokenId> tokens, const ImportTarget& target,
-                        const RoomOptions& room, std::optional<PrefillCost>* cost) {
-  std::optional<TempDir> folder;
-  Result<DB> db = env->OpenForReading(target.db_options());
+Result<StoreToLookAt> StoreToLookAt::Open(Environment* env, const DBOptions& options) {
+  StoreToLookAt store;
+  Result<DB> db = env->OpenForReading(options);
   if (db.status().code() == StatusCode::kNotFound) {
     ATTNDB_ASSIGN_OR_RETURN(TempDir created, TempDir::Create(""));
-    folder.emplace(std::move(created));
-    db = DB::Open(folder->path() + "/store", target.db_options());
+    store.folder_.emplace(std::move(created));
+    db = DB::Open(store.folder_->path() + "/store", options);
   }
   ATTNDB_RETURN_IF_ERROR(db.status());
+  store.db_.emplace(*std::move(db));
+  return store;
+}
+
+Result<ExitCode> DryRun(Environment* env, llama::LlamaEngine* engine,
+                        std::span<const TokenId> tokens, const ImportTarget& target,
+                        const RoomOptions& room, PrefillMeter* meter) {
+  ATTNDB_ASSIGN_OR_RETURN(const StoreToLookAt store, StoreToLookAt::Open(env, target.db_options()));
+  const DB& db = store.db();
   ATTNDB_ASSIGN_OR_RETURN(
       const std::optional<ContextInfo> imported,
-      ImportTarget::FindImported(*db, engine->spec(), tokens, /*first_position=*/0));
+      ImportTarget::FindImported(db, engine->spec(), tokens, /*first_position=*/0));
   if (imported && imported->name == target.name()) {
     ImportTarget::PrintNothingToDo(env, *imported);
     return ExitCode::kOk;
   }
-  ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db, tokens));
-  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report, db->CheckRoom(engine->spec(), tokens, room));
-  if (!*cost) {
-    ATTNDB_ASSIGN_OR_RETURN(*cost, MeasurePrefill(engine, tokens));
-  }
+  ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(db, tokens));
+  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report, db.CheckRoom(engine->spec(), tokens, room));
+  ATTNDB_ASSIGN_OR_RETURN(const PrefillCost cost, meter->CostFor(engine, tokens));
   PrintDryRun(env, target.name(), tokens.size(), report,
-              (*cost)->Seconds(report.num_reused, tokens.size()));
+              cost.Seconds(report.num_reused, tokens.size()));
   return ExitCode::kOk;
 }
 

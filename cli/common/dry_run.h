@@ -15,16 +15,29 @@
 #include "attndb/result.h"
 #include "cli/common/import_target.h"
 #include "cli/common/prefill_cost.h"
+#include "cli/common/temp_dir.h"
 #include "cli/environment.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::cli {
 
-// Looks at the store beside its writer; where there is none, at an empty one.
-// `cost`: of the engine's model; measured if it is empty.
+// The store, to be looked at beside its writer; where there is none, an empty one that goes with
+// this.
+class StoreToLookAt {
+ public:
+  static Result<StoreToLookAt> Open(Environment* env, const DBOptions& options);
+
+  const DB& db() const { return *db_; }
+
+ private:
+  std::optional<TempDir> folder_;
+  std::optional<DB> db_;
+};
+
+// `meter`: of the engine's model.
 Result<ExitCode> DryRun(Environment* env, llama::LlamaEngine* engine,
                         std::span<const TokenId> tokens, const ImportTarget& target,
-                        const RoomOptions& room, std::optional<PrefillCost>* cost);
+                        const RoomOptions& room, PrefillMeter* meter);
 
 // The report of `name`, that would have `num_tokens`; `seconds` of its prefill, if they are known.
 void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,

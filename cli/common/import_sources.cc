@@ -101,14 +101,12 @@ bool DropRepeated(std::vector<FoundFile>* found) {
 
 // A path as a name; the last extension stays if `keeps`.
 std::string NameOfFile(const std::string& relative, bool keeps) {
+  const fs::path path(relative);
   std::string name;
-  for (const fs::path& part : fs::path(relative)) {
-    const bool is_last = part == fs::path(relative).filename();
-    if (!name.empty()) name += '/';
-    // What ends with a dot loses nothing else.
-    name += NameFromPath(part.string() + (is_last && !keeps ? "" : "."));
-  }
-  return name;
+  // A part that ends with a dot loses nothing else.
+  for (const fs::path& folder : path.parent_path())
+    name += NameFromPath(folder.string() + ".") + '/';
+  return name + NameFromPath(path.filename().string() + (keeps ? "." : ""));
 }
 
 Result<std::vector<ImportSource>> Named(const std::vector<FoundFile>& found) {
@@ -134,7 +132,7 @@ Result<std::vector<ImportSource>> Named(const std::vector<FoundFile>& found) {
 
 Result<ImportSources> FindImportSources(const std::vector<std::string>& arguments) {
   ImportSources sources;
-  sources.is_list = arguments.size() > 1;
+  bool names_many = false;  // A folder or a pattern.
   std::vector<FoundFile> found;
   for (const std::string& argument : arguments) {
     std::error_code ignored;
@@ -142,18 +140,19 @@ Result<ImportSources> FindImportSources(const std::vector<std::string>& argument
     const bool is_pattern = argument.find_first_of("*?[") != std::string::npos;
     if (is_pattern && !fs::exists(argument, ignored)) {
       ATTNDB_ASSIGN_OR_RETURN(paths, FilesThatFit(argument));
-      sources.is_list = true;
+      names_many = true;
     }
     for (const std::string& path : paths) {
       if (!fs::is_directory(path, ignored)) {
         found.push_back({path, path.substr(path.find_last_of('/') + 1)});
         continue;
       }
-      sources.is_list = true;
+      names_many = true;
       ATTNDB_RETURN_IF_ERROR(WalkFolder(path, &found, &sources.skipped));
     }
   }
-  if (DropRepeated(&found) && found.size() == 1) sources.is_list = false;
+  const bool is_one_file = DropRepeated(&found) && found.size() == 1;
+  sources.is_list = names_many || (arguments.size() > 1 && !is_one_file);
   ATTNDB_ASSIGN_OR_RETURN(sources.files, Named(found));
   return sources;
 }

@@ -94,6 +94,9 @@ TEST_F(ImportSourcesTest, AFileThatIsNamedTwiceIsTakenOnce) {
   const ImportSources twice = *FindImportSources({a, folder_ + "/./notes/../a.txt"});
   EXPECT_THAT(Names(twice), ElementsAre("a"));
   EXPECT_FALSE(twice.is_list) << "one file";
+  std::filesystem::create_directories(folder_ + "/one");
+  Write("one/a.txt", "H");
+  EXPECT_TRUE(FindImportSources({folder_ + "/one", folder_ + "/one"})->is_list) << "a folder";
   EXPECT_THAT(Names(*FindImportSources({a, folder_ + "/b c.md", folder_ + "/*.txt"})),
               ElementsAre("a", "b_c"));
   EXPECT_THAT(Names(*FindImportSources({folder_ + "/notes/plan.md", folder_ + "/notes"})),
@@ -102,6 +105,12 @@ TEST_F(ImportSourcesTest, AFileThatIsNamedTwiceIsTakenOnce) {
   EXPECT_THAT(Names(*FindImportSources({folder_ + "/notes/plan.md", folder_ + "/link/plan.md"})),
               ElementsAre("plan"));
   EXPECT_THAT(Names(*FindImportSources({"-", "-"})), ElementsAre(""));
+}
+
+TEST_F(ImportSourcesTest, FoldersKeepTheirExtension) {
+  std::filesystem::create_directories(folder_ + "/versions/v1.0/v1.0");
+  Write("versions/v1.0/v1.0/v1.0", "I");
+  EXPECT_THAT(Names(*FindImportSources({folder_ + "/versions"})), ElementsAre("v1.0/v1.0/v1"));
 }
 
 TEST_F(ImportSourcesTest, NoTwoFilesHaveOneName) {

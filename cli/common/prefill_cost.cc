@@ -123,6 +123,16 @@ Result<PrefillCost> MeasurePrefill(llama::LlamaEngine* engine, std::span<const T
   return PrefillCost{.token_seconds = seconds / one.Seconds(0, num_tokens), .growth = one.growth};
 }
 
+Result<PrefillCost> PrefillMeter::CostFor(llama::LlamaEngine* engine,
+                                          std::span<const TokenId> tokens) {
+  const size_t num_tokens = std::min<size_t>(tokens.size(), engine->options().ubatch_tokens);
+  if (num_tokens > 2 * num_tokens_) {
+    ATTNDB_ASSIGN_OR_RETURN(cost_, MeasurePrefill(engine, tokens));
+    num_tokens_ = num_tokens;
+  }
+  return cost_;
+}
+
 void KeepPrefillCost(const llama::LlamaEngine& engine, const PrefillTimes& times) {
   const std::filesystem::path file = FileOfGrowth(engine);
   const std::optional<PrefillCost> cost = times.Fit();

@@ -11,6 +11,7 @@
 #ifndef ATTNDB_CLI_COMMON_PREFILL_COST_H_
 #define ATTNDB_CLI_COMMON_PREFILL_COST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -52,6 +53,18 @@ double GrowthOfShape(const ModelSpec& spec, uint64_t num_parameters);
 // Reads the beginning of `tokens` into a store of its own, for some two seconds at most where the
 // model is not slow, and predicts from that. REQUIRES: tokens are not empty.
 Result<PrefillCost> MeasurePrefill(llama::LlamaEngine* engine, std::span<const TokenId> tokens);
+
+// Measures one model for the texts of a list.
+class PrefillMeter {
+ public:
+  // Measures at the first text, and again where a text is much longer than that: few tokens take
+  // more time each. As MeasurePrefill.
+  Result<PrefillCost> CostFor(llama::LlamaEngine* engine, std::span<const TokenId> tokens);
+
+ private:
+  PrefillCost cost_;
+  size_t num_tokens_ = 0;  // Those that the measure could take; 0: there is none yet.
+};
 
 // Keeps what an import has shown of the engine's model.
 void KeepPrefillCost(const llama::LlamaEngine& engine, const PrefillTimes& times);

@@ -9,17 +9,17 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "attndb/context_name.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_kind.h"
+#include "engines/llama/utf8_bytes.h"
 
 namespace attndb::cli {
 namespace {
-
-constexpr std::string_view kBom = "\xEF\xBB\xBF";  // The byte order mark of some editors.
 
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -65,10 +65,6 @@ Result<std::string> ReadAll(const TextSource& source, uint64_t num_expected) {
   return Status::Cancelled("interrupted while " + source.name + " was read");
 }
 
-bool IsHeadOfSafetensors(std::string_view head) {
-  return head.size() > 8 && head.substr(6, 3) == std::string_view("\0\0{", 3);
-}
-
 // Bytes of the character that `text` begins with: 0 if that is no UTF-8 (RFC 3629: the shortest
 // form, no surrogates, up to U+10FFFF).
 size_t CharacterBytes(std::string_view text) {
@@ -80,7 +76,7 @@ size_t CharacterBytes(std::string_view text) {
   const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   if (first < 0xC2 || first > 0xF4) return 0;
   for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
+    if (!llama::ContinuesUtf8Char(static_cast<char>(byte(i)))) return 0;
   }
   const bool is_long = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
   const bool is_none = (first == 0xED && byte(1) >= 0xA0) || (first == 0xF4 && byte(1) >= 0x90);
@@ -107,47 +103,50 @@ size_t FirstWrongByte(std::string_view text, bool is_whole) {
   return text.size();
 }
 
-// Says why bytes are no text, and which command helps.
+// Why bytes are no text, and what helps.
 struct NoText {
-  std::string reason;  // "is a PDF document"
-  std::string command;
+  std::string reason;   // "is a PDF document"
+  std::string command;  // Makes a text of it.
+  std::string advice;
 };
-NoText WhyNoText(std::string_view bytes, size_t wrong_byte) {
-  if (const FileKind* const kind = KindOfFile(bytes)) {
-    return {"is " + std::string(kind->name), std::string(kind->command)};
-  }
+
+// The reason where a byte is wrong that no known kind of file explains.
+NoText WrongByte(std::string_view bytes, size_t wrong_byte) {
   const bool is_zero = bytes[wrong_byte] == '\0';
   const std::string reason =
       (is_zero ? "has a byte 0, at byte " : "is not UTF-8 at byte ") + std::to_string(wrong_byte);
   const std::string encoding(GuessEncoding(bytes));
   if (!encoding.empty()) {
-    return {reason + ", it looks like " + encoding, "iconv -f " + encoding + " -t UTF-8 FILE"};
+    return {reason + ", it looks like " + encoding, "iconv -f " + encoding + " -t UTF-8 FILE", ""};
   }
   // It may be UTF-8 with a few bytes that are none.
-  return {reason, is_zero ? "tr -d '\\000' <FILE" : "iconv -c -f UTF-8 -t UTF-8 FILE"};
+  return {reason, is_zero ? "tr -d '\\000' <FILE" : "iconv -c -f UTF-8 -t UTF-8 FILE", ""};
+}
+
+// Nothing: they may be a text, of which these are all bytes if `is_whole`.
+std::optional<NoText> WhyNoText(std::string_view bytes, bool is_whole) {
+  const size_t wrong_byte = FirstWrongByte(bytes, is_whole);
+  const FileKind* const kind = KindOfFile(bytes);
+  const bool is_kind = kind != nullptr && (kind->is_never_text || wrong_byte < bytes.size());
+  if (is_kind) {
+    return NoText{"is " + std::string(kind->name), std::string(kind->command),
+                  std::string(kind->advice)};
+  }
+  if (wrong_byte == bytes.size()) return std::nullopt;
+  return WrongByte(bytes, wrong_byte);
 }
 
 Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& source) {
-  const size_t wrong_byte = FirstWrongByte(bytes, is_whole);
-  const FileKind* const kind = KindOfFile(bytes);
-  if (wrong_byte == bytes.size() && (kind == nullptr || !kind->is_never_text)) return Status::Ok();
-  if (bytes.starts_with("GGUF")) {
-    return Status::InvalidArgument(source.name +
-                                   " is a GGUF model, expected a text; --model names models");
-  }
-  if (IsHeadOfSafetensors(bytes)) {
-    return Status::InvalidArgument(source.name +
-                                   " is a safetensors file, expected a text; 'attndb import "
-                                   "--safetensors FILE' takes stored K and V");
-  }
-  const NoText why = WhyNoText(bytes, wrong_byte);
-  return Status::InvalidArgument(source.name + " " + why.reason + ", expected a text" +
-                                 HelpOf(why.command, source));
+  const std::optional<NoText> why = WhyNoText(bytes, is_whole);
+  if (!why) return Status::Ok();
+  return Status::InvalidArgument(source.name + " " + why->reason + ", expected a text" +
+                                 (why->advice.empty() ? "" : "; " + why->advice) +
+                                 HelpOf(why->command, source));
 }
 
 Result<std::string> ReadChecked(const TextSource& source, uint64_t num_expected = 0) {
   ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadAll(source, num_expected));
-  if (text.starts_with(kBom)) text.erase(0, kBom.size());
+  text.erase(0, text.size() - llama::WithoutBom(text).size());
   ATTNDB_RETURN_IF_ERROR(CheckIsText(text, /*is_whole=*/true, source));
   return text;
 }
@@ -194,10 +193,8 @@ Result<std::string> ReadText(const std::string& path, const std::string& reader)
 
 std::string ReasonForNoText(std::string_view begin, bool is_whole) {
   if (begin.empty()) return "it is empty";
-  const FileKind* const kind = KindOfFile(begin);
-  const size_t wrong_byte = FirstWrongByte(begin, is_whole);
-  if (wrong_byte < begin.size()) return "it " + WhyNoText(begin, wrong_byte).reason;
-  return kind != nullptr && kind->is_never_text ? "it is " + std::string(kind->name) : "";
+  const std::optional<NoText> why = WhyNoText(begin, is_whole);
+  return why ? "it " + why->reason : "";
 }
 
 Status CheckUtf8(std::string_view text, const std::string& name) {
@@ -212,11 +209,11 @@ Status CheckUtf8(std::string_view text, const std::string& name) {
   return Status::Ok();
 }
 
-bool BeginsAsSafetensors(const std::string& path) {
+bool IsSafetensorsFile(const std::string& path) {
   std::array<char, 9> head = {};
   const UniqueFile file(std::fopen(path.c_str(), "rb"));
   return file != nullptr && std::fread(head.data(), 1, head.size(), file.get()) == head.size() &&
-         IsHeadOfSafetensors({head.data(), head.size()});
+         BeginsAsSafetensors({head.data(), head.size()});
 }
 
 Result<std::string> QuestionOrStdin(const std::string& question, bool is_given) {

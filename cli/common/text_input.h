@@ -39,9 +39,9 @@ Result<std::string> QuestionOrStdin(const std::string& question, bool is_given);
 // UTF-8.
 Status CheckUtf8(std::string_view text, const std::string& name);
 
-// Whether the file at `path` begins as safetensors files do: eight bytes of length, then JSON
-// (https://github.com/huggingface/safetensors). False for what can't be read.
-bool BeginsAsSafetensors(const std::string& path);
+// Whether the file at `path` begins as safetensors files do (text_kind.h). False for what can't be
+// read.
+bool IsSafetensorsFile(const std::string& path);
 
 // A context's name for a document that came without one: the file's name without folder and last
 // extension, with '_' for what names may not hold. Empty for "-".

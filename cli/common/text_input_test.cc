@@ -101,7 +101,9 @@ TEST(TextInputTest, FilesOfOtherKindsAreNamedWithTheCommandThatHelps) {
                 " has a byte 0, at byte 1, it looks like UTF-16LE, expected a text; try: iconv "
                 "-f UTF-16LE -t UTF-8 " +
                 name);
-  EXPECT_NE(message_of("GGUF\x03").find("is a GGUF model"), std::string::npos);
+  EXPECT_EQ(message_of(std::string("GGUF\x03\0\0\0", 8)),
+            name + " is a GGUF model, expected a text; --model names models");
+  EXPECT_EQ(message_of("GGUF is a file format"), "");
   EXPECT_NE(message_of(std::string("\x40\0\0\0\0\0\0\0{\"a\":1}", 15)).find("safetensors"),
             std::string::npos);
   EXPECT_EQ(message_of("{\"a\": 1}"), "");

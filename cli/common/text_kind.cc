@@ -23,8 +23,10 @@ struct Magic {
 };
 
 constexpr std::array kMagic = {
-    Magic{0, "GGUF"sv, {"a GGUF model", "", true}},
-    Magic{0, "%PDF-"sv, {"a PDF document", "pdftotext FILE -", true}},
+    Magic{0, "GGUF"sv, {.name = "a GGUF model", .advice = "--model names models"}},
+    Magic{0,
+          "%PDF-"sv,
+          {.name = "a PDF document", .command = "pdftotext FILE -", .is_never_text = true}},
     Magic{0, "\x89PNG\r\n\x1A\n"sv, {"a PNG image", kOcr}},
     Magic{0, "\xFF\xD8\xFF"sv, {"a JPEG image", kOcr}},
     Magic{0, "GIF87a"sv, {"a GIF image", kOcr}},
@@ -82,7 +84,10 @@ constexpr std::array kPacked = {
     Packed{"ppt/presentation"sv, {"a PPTX presentation", kOffice}},
 };
 constexpr FileKind kZip = {"a ZIP archive", "unzip -p FILE"};
-constexpr FileKind kSafetensors = {"a safetensors file", "", true};
+constexpr FileKind kSafetensors = {
+    .name = "a safetensors file",
+    .advice = "'attndb import --safetensors FILE' takes stored K and V",
+    .is_never_text = true};
 
 unsigned ByteAt(std::string_view text, size_t at) {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
@@ -195,8 +200,12 @@ std::string_view GuessDouble(const Pairs& pairs) {
 
 }  // namespace
 
+bool BeginsAsSafetensors(std::string_view bytes) {
+  return bytes.size() > 8 && bytes.substr(6, 3) == "\0\0{"sv;
+}
+
 const FileKind* KindOfFile(std::string_view bytes) {
-  if (bytes.size() > 8 && bytes.substr(6, 3) == "\0\0{"sv) return &kSafetensors;
+  if (BeginsAsSafetensors(bytes)) return &kSafetensors;
   if (bytes.starts_with("PK\x03\x04") || bytes.starts_with("PK\x05\x06")) {
     const auto packed = std::ranges::find_if(kPacked, [bytes](const Packed& each) {
       return bytes.find(each.holds) != std::string_view::npos;
@@ -233,11 +242,14 @@ std::string ShellWord(std::string_view text) {
   const bool is_plain = std::ranges::all_of(text, [&](char c) {
     return static_cast<unsigned char>(c) >= 0x80 || kPlain.find(c) != std::string_view::npos;
   });
-  if (is_plain && !text.empty() && !text.starts_with('-')) return std::string(text);
-  std::string word = text.starts_with('-') ? "./" : "";
-  word += "'";
+  if (is_plain && !text.empty()) return std::string(text);
+  std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";
+}
+
+std::string ShellOption(std::string_view option, std::string_view value) {
+  return std::string(option) + (value.starts_with('-') ? "=" : " ") + ShellWord(value);
 }
 
 std::string CommandFor(std::string_view command, const std::string& path) {
@@ -245,7 +257,7 @@ std::string CommandFor(std::string_view command, const std::string& path) {
   std::string text(command);
   const size_t at = text.find(kFile);
   if (at == std::string::npos || path == "-") return text;
-  return text.replace(at, kFile.size(), ShellWord(path));
+  return text.replace(at, kFile.size(), ShellWord((path.starts_with('-') ? "./" : "") + path));
 }
 
 }  // namespace attndb::cli

@@ -16,9 +16,15 @@ struct FileKind {
   std::string_view name;  // "a PDF document".
   // Prints the text of FILE, which stands for the path; empty: no program is known that does.
   std::string_view command;
-  // Whether it is one even if its bytes are a text's: "%PDF-1.7" begins no text that is meant.
+  // What else helps: a sentence, or empty.
+  std::string_view advice;
+  // True: the first bytes decide, even if all bytes are valid text, as those of "%PDF-1.7".
   bool is_never_text = false;
 };
+
+// Whether a file begins as safetensors files do: eight bytes of length, then JSON
+// (https://github.com/huggingface/safetensors).
+bool BeginsAsSafetensors(std::string_view bytes);
 
 // The kind of a file with these bytes, of which 64 KiB are enough for most; null: none is known.
 const FileKind* KindOfFile(std::string_view bytes);
@@ -30,6 +36,9 @@ std::string_view GuessEncoding(std::string_view text);
 
 // `text` as one word of a POSIX shell.
 std::string ShellWord(std::string_view text);
+
+// An option of a program and its value, which may begin with '-'.
+std::string ShellOption(std::string_view option, std::string_view value);
 
 // `command` with the file in its place; "-", stdin, has none, and FILE stays.
 std::string CommandFor(std::string_view command, const std::string& path);

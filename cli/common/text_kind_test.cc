@@ -97,7 +97,10 @@ TEST(TextKindTest, CommandsNameTheFileAsAShellReadsIt) {
   EXPECT_EQ(CommandFor("pdftotext FILE -", "my 'best' $5.pdf"),
             "pdftotext 'my '\\''best'\\'' $5.pdf' -");
   EXPECT_EQ(CommandFor("pdftotext FILE -", "-"), "pdftotext FILE -");
-  EXPECT_EQ(ShellWord("-rf"), "./'-rf'");
+  EXPECT_EQ(CommandFor("gzip -dc FILE", "-rf.gz"), "gzip -dc ./-rf.gz") << "no option of gzip";
+  EXPECT_EQ(ShellWord("-rf"), "-rf");
+  EXPECT_EQ(ShellOption("--name", "-rf"), "--name=-rf");
+  EXPECT_EQ(ShellOption("--name", "a b"), "--name 'a b'");
   EXPECT_EQ(ShellWord("яблоко.txt"), "яблоко.txt");
   EXPECT_EQ(ShellWord(""), "''");
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
 #include "cli/common/rope_scaling.h"
 #include "cli/common/units.h"
 
@@ -15,7 +17,8 @@ namespace {
 using llama::RopeScaling;
 using llama::RopeScalingKind;
 
-constexpr uint64_t kFactorMax = 1024;  // The largest of llama::RopeScaling.
+constexpr uint64_t kFactorMax = 1024;                    // The largest of llama::RopeScaling.
+constexpr uint64_t kShortTextBytes = uint64_t{4} << 20;  // Tokenized within a second or two.
 
 // The smallest whole factor by which the model reaches `num_tokens`.
 std::optional<uint64_t> SufficientFactor(const llama::ModelInfo& info, uint64_t num_tokens) {
@@ -34,10 +37,15 @@ uint64_t MostCounted(const llama::ModelInfo& info) {
   return std::max(info.max_context, kFactorMax * info.unscaled_context);
 }
 
-llama::TokenizeLimits TextLimits(const llama::ModelInfo& info) {
+llama::TokenizeLimits TextLimits(Environment* env, const llama::ModelInfo& info) {
   llama::TokenizeLimits limits;
   limits.max_tokens = MostCounted(info);
-  limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
+  const auto line = std::make_shared<ProgressLine>(
+      ProgressLine::Options{.label = "tokenize", .unit = "bytes", .enabled = env->show_progress()});
+  limits.progress = [line](uint64_t bytes_done, uint64_t bytes_total) {
+    if (bytes_total > kShortTextBytes) line->Update(bytes_done, bytes_total);
+    return !Interrupted();
+  };
   return limits;
 }
 
@@ -65,10 +73,11 @@ Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
                          advice + "a shorter document");
 }
 
-Status CheckQuestion(const llama::LlamaEngine& engine, std::string_view question) {
+Status CheckQuestion(Environment* env, const llama::LlamaEngine& engine,
+                     std::string_view question) {
   constexpr size_t kShortBytes = 65536;  // Take no time, and have not so many tokens.
   if (question.size() <= kShortBytes) return Status();
-  const llama::TokenizeLimits limits = TextLimits(engine.info());
+  const llama::TokenizeLimits limits = TextLimits(env, engine.info());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<TokenId> tokens,
       engine.Tokenize(question, /*add_special=*/false, /*parse_special=*/false, limits));

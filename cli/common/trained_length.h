@@ -22,9 +22,10 @@ std::string ModelNameOf(const llama::ModelInfo& info);
 // says nothing of lengths.
 uint64_t MostCounted(const llama::ModelInfo& info);
 
-// For texts that are tokenized for this model: no more tokens than MostCounted, and a signal ends
-// it (interrupt.h) with kCancelled.
-llama::TokenizeLimits TextLimits(const llama::ModelInfo& info);
+// For texts that are tokenized for this model: no more tokens than MostCounted, a progress line for
+// a text of several megabytes, and a signal ends it (interrupt.h) with kCancelled. `env` outlives
+// the limits.
+llama::TokenizeLimits TextLimits(Environment* env, const llama::ModelInfo& info);
 
 // Errors: kInvalidArgument: `document` has more tokens than the model, stretched by `scaling`, was
 //         trained on. The advice is the scaling that suffices, and --split if `can_split`.
@@ -34,7 +35,7 @@ Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
 
 // Errors: kInvalidArgument: the question has more tokens than MostCounted; kCancelled after a
 //         signal.
-Status CheckQuestion(const llama::LlamaEngine& engine, std::string_view question);
+Status CheckQuestion(Environment* env, const llama::LlamaEngine& engine, std::string_view question);
 
 }  // namespace attndb::cli
 

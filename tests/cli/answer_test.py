@@ -95,10 +95,10 @@ class AskTest(CliCase):
         self.assertRegex(done.err, r"\Acheck: behind the answer, plain llama.cpp reads the whole "
                                    r"prompt of \d+ tokens once; that takes about [\d.]+ m?s\n",
                          "before it is waited for")
-        self.assertRegex(done.err, r"differs: .* here, by plan window\(.*by plain llama.cpp, which "
-                                   r"attends to all tokens, after the same tokens\n"
-                                   r"check: its logits of the two are [\d.]+ apart; .*changes by "
-                                   r"[\d.]+ here, by [\d.]+ at most: more than rounding: the "
+        self.assertRegex(done.err, r"differs: attndb \(plan window\(.*\)\) chose .*, plain "
+                                   r"llama.cpp .* after the same tokens\n"
+                                   r"check: llama.cpp's logits of these two tokens are [\d.]+ "
+                                   r"apart; .*change that by [\d.]+ here, by [\d.]+ at most: more than rounding: the "
                                    r"plan's approximation, which --plan full is without\n")
 
     def test_what_cannot_be_asked(self):

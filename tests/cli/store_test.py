@@ -529,6 +529,26 @@ class ImportTest(StoreCase):
         shorter = self.run_ok(*command, "--replace")
         self.assertRegex(shorter.err, r"'harbours\.\d' is there as well.*'attndb rm harbours")
 
+    def test_parts_are_checked_before_the_first_is_run(self):
+        path = self.write("isles.md", "".join(
+            f"# Isle {i}\n\n" + f"Isle {i} has a light that burns all night. " * 6 + "\n\n"
+            for i in range(1, 6)))
+        command = ("import", path, "--split", "--part-tokens", 100, "--raw", "--tenant", "isles")
+        self.run_ok("import", "-", "--name", "isles.3", "--raw", "--tenant", "isles",
+                    stdin="Another text.")
+        for more in ((), ("--dry-run",)):
+            done = self.run_any(*command, *more)
+            self.assertEqual(done.code, NAME_TAKEN, done)
+            self.assertRegex(done.err, "part 3 of 5: .*'isles.3'")
+        # Each part has room, and all five have none.
+        self.run_ok("rm", "isles.3", "--tenant", "isles")
+        self.run_ok("quota", "6MB", "--tenant", "isles")
+        for more in ((), ("--dry-run",)):
+            done = self.run_any(*command, *more)
+            self.assertEqual(done.code, NO_ROOM, done)
+            self.assertIn("all 5 parts together: ", done.err)
+        self.assertEqual(self.run_json("ls", "--tenant", "isles")["contexts"], [])
+
     def test_a_text_that_fits_is_not_split(self):
         self.run_ok("import", "-", "--name", "short", "--split", stdin="A short text.")
         self.assertIn("short", self.names())

@@ -1,0 +1,48 @@
+// The parts that `import --split` makes of a text that is longer than the model: NAME.1, NAME.2,
+// ... Each is a document of its own.
+//
+// Units:   tokens, those of the prompt's template included.
+// Errors:  of CheckParts: kAlreadyExists, kResourceExhausted, as DB; they name the part.
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_DOCUMENT_PARTS_H_
+#define ATTNDB_CLI_COMMON_DOCUMENT_PARTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "cli/common/import_target.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+#include "engines/llama/prompt_layout.h"
+
+namespace attndb::cli {
+
+struct DocumentPart {
+  ImportTarget target;
+  llama::PromptText document;
+};
+
+// Tokens of a text that is not split. `part_tokens`: --part-tokens, 0 without it.
+uint64_t MostOfWhole(const llama::ModelInfo& info, uint64_t part_tokens);
+// Tokens of a part. The model's length has room behind it, for a question and its answer.
+uint64_t MostOfPart(const llama::ModelInfo& info, uint64_t part_tokens);
+
+// "part 3 of 12", for messages.
+std::string PartText(size_t index, size_t count);
+
+// Whether the names of all parts are free, and there is room for all of them together. Asked before
+// the first part is run, because that may take hours.
+Status CheckParts(const DB& db, const ModelSpec& spec, std::span<const DocumentPart> parts,
+                  const RoomOptions& room);
+
+// Tells of contexts that an earlier import of the text has left beside the parts: when the text was
+// longer, or when it was not split.
+Status NoteOtherParts(Environment* env, const DB& db, const std::string& name, size_t num_parts);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_DOCUMENT_PARTS_H_
