@@ -348,7 +348,7 @@ class ModelDocumentImport : public DocumentImport {
   uint64_t checkpoint_tokens_ = 4096;
   ModelFlags model_;
   std::optional<LlamaEngine> engine_;
-  PrefillMeter meter_;  // Of dry runs.
+  PrefillMeter meter_;  // Used by dry runs.
   std::optional<DB> db_;
   bool has_no_store_ = false;  // It could not be opened: other files fail as well.
   uint64_t num_noted_ = 0;     // Evictions that were told.

@@ -98,8 +98,9 @@ class AskTest(CliCase):
         self.assertRegex(done.err, r"differs: attndb \(plan window\(.*\)\) chose .*, plain "
                                    r"llama.cpp .* after the same tokens\n"
                                    r"check: llama.cpp's logits of these two tokens are [\d.]+ "
-                                   r"apart; .*change that by [\d.]+ here, by [\d.]+ at most: more than rounding: the "
-                                   r"plan's approximation, which --plan full is without\n")
+                                   r"apart; .*change that by [\d.]+ here, by [\d.]+ at most: "
+                                   r"more than rounding: the plan's approximation, which "
+                                   r"--plan full is without\n")
 
     def test_what_cannot_be_asked(self):
         self.assert_fails(NOT_FOUND, "ask", "-c", "nobody", "Who?", says=["nobody"])
