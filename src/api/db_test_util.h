@@ -94,6 +94,10 @@ class DBFixture : public ::testing::Test {
   void Open(DBOptions options = {}) {
     db_.reset();
     if (options.num_threads == 0) options.num_threads = 1;
+    // As published, RoarGraph's graphs take most of the time of these tests.
+    if (options.roar_keys_per_query == 0) options.roar_keys_per_query = 40;
+    if (options.roar_max_degree == 0) options.roar_max_degree = 12;
+    if (options.roar_search_window == 0) options.roar_search_window = 60;
     options.clock = [this] { return now_us_; };
     options.background_builds = options.background_builds && background_builds_;
     Result<DB> db = DB::Open(store(), options);
