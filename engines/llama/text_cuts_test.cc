@@ -145,8 +145,8 @@ class TextCutsTest : public ::testing::Test {
   }
 
   // Pieces and one call agree; gives the number of pieces.
-  size_t ExpectSameIds(const llama_vocab* vocab, const std::string& text, size_t piece_bytes) {
-    const Tokenizer tokenizer(vocab);
+  static size_t ExpectSameIds(const Tokenizer& tokenizer, const std::string& text,
+                              size_t piece_bytes) {
     size_t num_pieces = 0;
     TokenizeLimits limits = {.piece_bytes = piece_bytes};
     limits.progress = [&num_pieces](uint64_t, uint64_t) { return ++num_pieces > 0; };
@@ -157,20 +157,20 @@ class TextCutsTest : public ::testing::Test {
     return num_pieces;
   }
   // The same for random texts and English.
-  void ExpectAgreement(const llama_vocab* vocab) {
+  void ExpectAgreement(const Tokenizer& tokenizer) {
     for (int i = 0; i < 12; ++i) {
-      ExpectSameIds(vocab, RandomText(&random_, 1500), 50 + Below(200, &random_));
+      ExpectSameIds(tokenizer, RandomText(&random_, 1500), 50 + Below(200, &random_));
     }
     const std::string english = TestText().substr(Below(100'000, &random_), 60'000);
-    EXPECT_GT(ExpectSameIds(vocab, english, 2000), 10U);
+    EXPECT_GT(ExpectSameIds(tokenizer, english, 2000), 10U);
   }
   // The same where there are no words; every tokenizer that adds no space cuts there, too.
-  void ExpectAgreementWithoutWords(const llama_vocab* vocab) {
-    EXPECT_GT(ExpectSameIds(vocab, RandomCsv(&random_, 20'000), 1000), 10U);
-    EXPECT_GT(ExpectSameIds(vocab, RandomBase64(&random_, 20'000), 1000), 10U);
+  void ExpectAgreementWithoutWords(const Tokenizer& tokenizer) {
+    EXPECT_GT(ExpectSameIds(tokenizer, RandomCsv(&random_, 20'000), 1000), 10U);
+    EXPECT_GT(ExpectSameIds(tokenizer, RandomBase64(&random_, 20'000), 1000), 10U);
     std::string digits;
     for (int i = 0; i < 5000; ++i) digits += static_cast<char>('0' + Below(10, &random_));
-    ExpectSameIds(vocab, digits, 500);
+    ExpectSameIds(tokenizer, digits, 500);
   }
 
   std::mt19937_64 random_{test::SeedOr(11)};
@@ -185,8 +185,9 @@ TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallUnderEveryPreTokenizer) {
     SCOPED_TRACE(pre);
     const ModelPtr model = LoadPre(pre);
     ASSERT_NE(model, nullptr);
-    ExpectAgreement(llama_model_get_vocab(model.get()));
-    ExpectAgreementWithoutWords(llama_model_get_vocab(model.get()));
+    const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+    ExpectAgreement(tokenizer);
+    ExpectAgreementWithoutWords(tokenizer);
   }
 }
 
@@ -195,8 +196,9 @@ TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallInSentencePiece) {
     SCOPED_TRACE(adds_space);
     const ModelPtr model = LoadSentencePiece(adds_space);
     ASSERT_NE(model, nullptr);
-    ExpectAgreement(llama_model_get_vocab(model.get()));
-    if (!adds_space) ExpectAgreementWithoutWords(llama_model_get_vocab(model.get()));
+    const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+    ExpectAgreement(tokenizer);
+    if (!adds_space) ExpectAgreementWithoutWords(tokenizer);
   }
 }
 
@@ -251,14 +253,14 @@ TEST_F(TextCutsTest, DigitsThatComeInGroupsAreNotCutApart) {
       gguf_set_val_str(file, "tokenizer.ggml.pre", pre);
     });
     ASSERT_NE(model, nullptr);
-    const llama_vocab* const vocab = llama_model_get_vocab(model.get());
+    const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
     std::string digits;
     // No token joins the first hundreds of them.
     for (int i = 0; i < 150; ++i) digits += "4545";
     for (int i = 0; i < 60; ++i) digits += std::to_string(Below(1'000'000, &random_));
     ASSERT_LT(digits.size(), kMostDigits);
-    EXPECT_EQ(ExpectSameIds(vocab, digits, 500), 1U);
-    EXPECT_GT(ExpectSameIds(vocab, RandomCsv(&random_, 20'000), 1000), 10U);
+    EXPECT_EQ(ExpectSameIds(tokenizer, digits, 500), 1U);
+    EXPECT_GT(ExpectSameIds(tokenizer, RandomCsv(&random_, 20'000), 1000), 10U);
   }
 }
 
@@ -279,15 +281,15 @@ TEST_F(TextCutsTest, WordsOfSeveralWordsAreNotCut) {
   ASSERT_NE(model, nullptr);
   std::string text;
   for (int i = 0; i < 300; ++i) text += "storm and rain ";
-  EXPECT_EQ(ExpectSameIds(llama_model_get_vocab(model.get()), text, 100), 1U);
+  EXPECT_EQ(ExpectSameIds(Tokenizer(llama_model_get_vocab(model.get())), text, 100), 1U);
 }
 
 TEST_F(TextCutsTest, ATextWithoutAPlaceIsOnePiece) {
   const ModelPtr model = LoadPre("smollm");
-  const llama_vocab* const vocab = llama_model_get_vocab(model.get());
-  EXPECT_EQ(ExpectSameIds(vocab, std::string(4000, 'x'), 100), 1U);
-  EXPECT_EQ(ExpectSameIds(vocab, std::string(4000, '\n'), 100), 1U);
-  EXPECT_EQ(ExpectSameIds(vocab, "", 100), 0U);
+  const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+  EXPECT_EQ(ExpectSameIds(tokenizer, std::string(4000, 'x'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(tokenizer, std::string(4000, '\n'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(tokenizer, "", 100), 0U);
 }
 
 TEST_F(TextCutsTest, RunsEndWhereTheExpressionsWouldGoTooDeep) {
