@@ -32,14 +32,14 @@ class GrownGraphsTest : public DBFixture {
     std::filesystem::remove_all(store());
     Open(options);
     // Run and not only appended, so that q is sampled.
-    const Tokens stored = ToyModel::Tokens(2500, 1);
-    for (const size_t end : {2100u, 2500u}) {
+    const Tokens stored = ToyModel::Tokens(4200, 1);
+    for (const size_t end : {2100u, 4200u}) {
       ATTNDB_EXPECT_OK(StoreTokens(std::span(stored).first(end), {.name = "a", .replace = true}));
     }
     EXPECT_EQ(db_->Describe("a")->query_sample_bytes > 0, options.query_sample > 0);
     const BuildReport report = *db_->Build("a", index);
     if (!lost.empty()) RemoveFiles(index, lost);
-    ATTNDB_EXPECT_OK(db_->Compact({.segment_tokens = 4000}));
+    ATTNDB_EXPECT_OK(db_->Compact({.segment_tokens = 8000}));
     ATTNDB_EXPECT_OK(db_->WaitForBackground());
     const ContextInfo info = *db_->Describe("a");
     EXPECT_EQ(info.segments.size(), 1u);
