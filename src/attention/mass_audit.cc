@@ -20,16 +20,10 @@ constexpr uint64_t kLiftBlocks = 64;
 // is as likely: a standard deviation of 4.6 steps.
 constexpr float kDeviationPart4 = 4.6f / 7.5f;
 
-// A weight below it counts as 0 (kernels/weights.h).
-constexpr double kNoWeight = 0x1p-100;
-
-// exp of it is as good as infinite.
-constexpr double kMostLift = 700;
-
 // Not below exp(x), nor far above it; most blocks are lifted by little.
 double ExpAbove(double x) {
   constexpr double kSmall = 1.0;
-  return x <= kSmall ? 1 + x + x * x : std::exp(std::min(x, kMostLift));
+  return x <= kSmall ? 1 + x + x * x : std::exp(std::min(x, kernels::kMostExponent));
 }
 
 class MassAudit {
@@ -52,7 +46,8 @@ class MassAudit {
     FindLifts();
     double left = 0;
     for (size_t b = 0; b < num_blocks_; ++b) {
-      const double mass = std::max(double{scratch_.masses[b]}, 0.0) + kWeightBlock * kNoWeight;
+      const double mass =
+          std::max(double{scratch_.masses[b]}, 0.0) + kWeightBlock * kernels::kLostWeight;
       left += mass * ExpAbove(double{scratch_.lifts[b]});
     }
     const double share = left / (left + held);

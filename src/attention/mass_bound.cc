@@ -18,9 +18,6 @@ using kernels::kWeightBlock;
 // Blocks whose weights are summed at a time.
 constexpr size_t kTileBlocks = 64;
 
-// What a weight loses, and all of one too small to be counted (kernels/weights.h).
-constexpr double kLostWeight = 0x1p-100;
-
 // What tokens left out weigh at most, and what their values come to, each of the norm's bound.
 struct Left {
   double mass = 0;
@@ -105,7 +102,7 @@ class MassSum {
     }
     for (size_t b = 0; b < num_blocks; ++b) {
       const double lift = std::exp(double{call_.logit.scale} * (double{bounds[b]} + shift));
-      const double mass = (double{sums[b]} + kWeightBlock * kLostWeight) * lift;
+      const double mass = (double{sums[b]} + kWeightBlock * kernels::kLostWeight) * lift;
       const uint64_t begin = tile.begin + b * kWeightBlock;
       const TokenRange block = {begin, std::min<uint64_t>(begin + kWeightBlock, tile.end)};
       left->Add(mass, double{NormOf(run, first_block + b, block)});

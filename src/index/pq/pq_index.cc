@@ -36,10 +36,6 @@ constexpr double kMostSpread = 4;
 // estimate.
 constexpr float kUsualDeviations = 1.5f;
 
-// A weight below it counts as 0 (kernels/weights.h); exp of the other is as good as infinite.
-constexpr double kLostWeight = 0x1p-100;
-constexpr double kMostLift = 700;
-
 // Deviations below so many nats are no matter.
 constexpr float kLeastNats = 0.1f;
 
@@ -305,7 +301,7 @@ class PqSearch {
   // The same, raised where keys of a block may be off by more than usual.
   double LogMostLeft(size_t row, double log_left) const {
     const double scale = double{call_.spec.logit.scale};
-    double raised = static_cast<double>(num_places_) * kLostWeight;
+    double raised = static_cast<double>(num_places_) * kernels::kLostWeight;
     size_t first_place = 0;
     for (size_t run = 0; run < call_.runs.size(); ++run) {
       const double error = double{ErrorOf(row, run)};
@@ -317,7 +313,8 @@ class PqSearch {
         const size_t place = first_place + (begin - first_key);
         const double lift = scale * scale * (most * most - error * error / 2);
         const double left = WeightLeft(row, place, place + (end - begin));
-        raised += (left + kernels::kCodeKeys * kLostWeight) * std::expm1(std::min(lift, kMostLift));
+        raised += (left + kernels::kCodeKeys * kernels::kLostWeight) *
+                  std::expm1(std::min(lift, kernels::kMostExponent));
       });
       first_place += call_.runs[run].count();
     }
