@@ -124,6 +124,28 @@ TEST_P(MassAuditTest, WhatIsNotHeldIsSearchedByExactScores) {
   }
 }
 
+// Once all scores are exact, a bound is the share that is left out, and reads no more keys.
+TEST_P(MassAuditTest, AHeadThatRanByExactScoresHasATightBound) {
+  Layer layer(ShapeWith(0.9f), DType::kFloat16, {2500, 1500, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  const std::string plan = MassPlan(0.99, "bits=4");
+  const uint64_t num_exact = layer.Run(PlanOf(plan), 1).num_fallbacks;
+  ASSERT_GT(num_exact, 0u);
+  layer.Run(PlanOf(MassPlan(0.99, "bits=4,exact_fallback=0.02")), 1);
+  const auto is_tight = [](const HeadBound& bound) {
+    return bound.mass > 0 && bound.mass <= 0.02f;
+  };
+  EXPECT_GE(std::ranges::count_if(layer.bounds(), is_tight), static_cast<int64_t>(num_exact));
+  layer.ExpectBoundsHold(plan.c_str());
+}
+
+TEST_P(MassAuditTest, AHeadThatFallsBackTwiceCountsOnce) {
+  Layer layer(ShapeWith(0.9f), DType::kFloat16, {2500, 1500, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  const CallCost cost = layer.Run(PlanOf(MassPlan(0.99, "bits=4,exact_fallback=1e-9")), 1);
+  EXPECT_EQ(cost.num_fallbacks, cost.num_queries);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, MassAuditTest, ::testing::Values(1u, 2u, 3u));
 
 }  // namespace

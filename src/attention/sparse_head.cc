@@ -183,8 +183,14 @@ Status SparseHead::ScoreMiddle() {
   kernels::SummarizeScores(view.scores, view.num_tokens, logit(), view.maxima, view.sums);
   view.Hide(statics());
   search_.score_error = search_.score_shift = 0;
-  ++cost_->num_fallbacks;
+  NoteFallback();
   return Status::Ok();
+}
+
+// A query counts once, though it may do both.
+void SparseHead::NoteFallback() {
+  cost_->num_fallbacks += static_cast<uint64_t>(!fell_back_);
+  fell_back_ = true;
 }
 
 Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
@@ -212,7 +218,7 @@ Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
 Result<LeftBound> SparseHead::BoundChosen(size_t num_chosen) {
   if (num_chosen == call_.num_tokens) return LeftBound();
   return BoundLeft({call_.runs,
-                    call_.plan->bits,
+                    fell_back_ ? 0 : call_.plan->bits,
                     call_.q,
                     call_.view.scores,
                     call_.middle,
@@ -272,7 +278,7 @@ Status SparseHead::Attend(const StateRows& state) {
   if (attends_to_all) {
     ATTNDB_RETURN_IF_ERROR(AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state,
                                      call_.rows, cost_));
-    ++cost_->num_fallbacks;
+    NoteFallback();
     left = {};
   } else {
     ATTNDB_RETURN_IF_ERROR(

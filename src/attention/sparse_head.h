@@ -108,6 +108,7 @@ class SparseHead {
   size_t Search(uint32_t* indices) const;
   bool HoldsMass(std::span<const uint32_t> chosen, const float* exact) const;
   Status ScoreMiddle();
+  void NoteFallback();
   // Bounds what the chosen tokens leave out; all of the mass if that is too much.
   Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);
@@ -130,6 +131,7 @@ class SparseHead {
   const size_t v_padded_;
   index::SearchCall search_;
   size_t num_static_ = 0;
+  bool fell_back_ = false;  // All tokens of the middle have exact scores, or were attended to.
 };
 
 }  // namespace attndb::attention
