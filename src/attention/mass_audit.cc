@@ -65,7 +65,7 @@ class MassAudit {
     return double{kernels::SumNotBelow(scratch_.weights, count, 0)};
   }
 
-  // Leaves the masses of blocks without what the chosen tokens weigh by their estimates.
+  // Leaves the masses of blocks without the weights of the estimates of chosen tokens.
   void TakeOutChosen() const {
     const size_t count = call_.chosen.size();
     for (size_t i = 0; i < count; ++i) scratch_.weights[i] = call_.view.scores[call_.chosen[i]];
@@ -125,16 +125,6 @@ class MassAudit {
 };
 
 }  // namespace
-
-MassAuditScratch MassAuditScratch::Take(uint64_t num_tokens, size_t k_padded, Arena* arena) {
-  MassAuditScratch scratch;
-  scratch.spare = arena->Take<float>(k_padded);
-  scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(k_padded));
-  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.lifts = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.weights = arena->Take<float>(num_tokens);
-  return scratch;
-}
 
 double AuditLeftShare(const MassAuditCall& call, const MassAuditScratch& scratch) {
   return MassAudit(call, scratch).LeftShare();

@@ -46,17 +46,21 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
     scratch.static_scores = arena->Take<float>(num_static);
     scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_tokens));
   }
-  if (size.plan->Bounds()) {
+  const bool is_audited = IsAudited(*size.plan, *size.search);
+  const size_t num_blocks = kernels::NumWeightBlocks(num_tokens);
+  if (size.plan->Bounds() || is_audited) {
     scratch.spare = arena->Take<float>(size.k_padded);
     scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
   }
-  if (IsAudited(*size.plan, *size.search)) {
-    scratch.audit = MassAuditScratch::Take(num_tokens, size.k_padded, arena);
+  if (size.plan->Estimates() || is_audited) {
+    scratch.drawn = arena->Take<float>(num_tokens);
+    scratch.masses = arena->Take<float>(num_blocks);
   }
-  if (!size.plan->Estimates()) return scratch;
-  scratch.drawn = arena->Take<float>(num_tokens);
-  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.weights = arena->Take<float>(kernels::kWeightBlock);
+  if (size.plan->Estimates()) scratch.weights = arena->Take<float>(kernels::kWeightBlock);
+  if (is_audited) {
+    float* const lifts = arena->Take<float>(num_blocks);
+    scratch.audit = {scratch.spare, scratch.codes, scratch.masses, lifts, scratch.drawn};
+  }
   return scratch;
 }
 
