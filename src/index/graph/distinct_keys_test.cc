@@ -10,10 +10,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "common/crc32c.h"
 #include "index/graph/graph_test_util.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
@@ -137,7 +142,7 @@ TEST(DistinctKeysTest, KindsKeepTheirOrderAndQueriesTheirView) {
   const std::vector<uint32_t> tokens = {10, 12, 14, 16};  // Before keys 0, 2, 4 and behind all.
   source.first_token = 10;
   source.queries.tokens = tokens;
-  DistinctKeys distinct(source);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(DistinctKeys distinct, DistinctKeys::Of(source));
   EXPECT_FALSE(distinct.all_differ());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphSource kinds, distinct.KindSource());
   ASSERT_EQ(kinds.num_keys, 3u);  // Keys 0, 1 and 4.
@@ -155,7 +160,62 @@ TEST(DistinctKeysTest, KeysThatDifferInOneBitDiffer) {
     work.keys.row(i)[i % kDim] = std::nextafter(work.keys.row(i)[i % kDim], 100.0f);
     if (i >= kDim) work.keys.row(i)[0] += 0.01f * static_cast<float>(i);
   }
-  EXPECT_TRUE(DistinctKeys(work.source()).all_differ());
+  const GraphSource source = work.source();
+  EXPECT_TRUE(DistinctKeys::Of(source)->all_differ());
+}
+
+// Flips of the first 64 bits of a row that leave its CRC as it is, whatever the row: the CRC is
+// linear.
+std::vector<uint64_t> FlipsOfNoEffect(size_t num_flips) {
+  const auto crc_of = [](uint64_t first) {
+    std::vector<float> row(kDim);
+    std::memcpy(row.data(), &first, sizeof(first));
+    return Crc32c(std::as_bytes(std::span(row)));
+  };
+  struct {
+    uint32_t crc = 0;
+    uint64_t flips = 0;
+  } basis[32];  // By the highest bit of the CRC.
+  std::vector<uint64_t> found;
+  for (size_t bit = 0; found.size() < num_flips; ++bit) {
+    uint64_t flips = uint64_t{1} << bit;
+    uint32_t crc = crc_of(flips) ^ crc_of(0);
+    while (crc != 0 && basis[std::bit_width(crc) - 1].crc != 0) {
+      flips ^= basis[std::bit_width(crc) - 1].flips;
+      crc ^= basis[std::bit_width(crc) - 1].crc;
+    }
+    if (crc == 0) found.push_back(flips);
+    if (crc != 0) basis[std::bit_width(crc) - 1] = {crc, flips};
+  }
+  return found;
+}
+
+// A file may bring such keys.
+TEST(DistinctKeysTest, DifferentKeysOfOneHashDiffer) {
+  constexpr size_t kFlips = 9;
+  constexpr size_t kDifferent = size_t{1} << kFlips;
+  Workload work(kDifferent + 2, 4, attndb::test::SeedOr(61));
+  const std::vector<uint64_t> flips = FlipsOfNoEffect(kFlips);
+  for (size_t i = 0; i < kDifferent; ++i) {
+    uint64_t first = 0;
+    for (size_t flip = 0; flip < kFlips; ++flip) first ^= (i >> flip) % 2 == 0 ? 0 : flips[flip];
+    std::fill_n(work.keys.row(i), kDim, 0.0f);
+    std::memcpy(work.keys.row(i), &first, sizeof(first));
+    ASSERT_EQ(Crc32c(std::as_bytes(std::span(work.keys.row(i), kDim))),
+              Crc32c(std::as_bytes(std::span(work.keys.row(0), kDim))));
+  }
+  std::copy_n(work.keys.row(5), kDim, work.keys.row(kDifferent));
+  std::copy_n(work.keys.row(300), kDim, work.keys.row(kDifferent + 1));
+  const GraphSource source = work.source();
+  EXPECT_EQ(DistinctKeys::Of(source)->KindSource()->num_keys, kDifferent);
+}
+
+TEST(DistinctKeysTest, ACancelledBuildGroupsNoKeys) {
+  Workload work(30, 4, attndb::test::SeedOr(62));
+  const GraphSource source = work.source();
+  const std::atomic<bool> cancel = true;
+  EXPECT_THAT(DistinctKeys::Of(source, &cancel),
+              attndb::test::FailsWith(StatusCode::kCancelled, ::testing::HasSubstr("graph")));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
 }
 
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
-  DistinctKeys distinct(source);
+  ATTNDB_ASSIGN_OR_RETURN(DistinctKeys distinct, DistinctKeys::Of(source, options.cancel));
   if (distinct.all_differ()) return Extend(source, {}, options);
   ATTNDB_ASSIGN_OR_RETURN(const GraphSource kinds, distinct.KindSource());
   ATTNDB_ASSIGN_OR_RETURN(const GraphIndex graph, Extend(kinds, {}, options));
@@ -64,7 +64,7 @@ Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOp
   ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
   ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
   if (source.num_keys == 0) return GraphIndex();
-  DistinctKeys distinct(source);
+  ATTNDB_ASSIGN_OR_RETURN(DistinctKeys distinct, DistinctKeys::Of(source, options.cancel));
   GraphHeader header;
   if (distinct.all_differ()) {
     ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
