@@ -1,6 +1,6 @@
 // Goal:   walks find their way among keys of which many are equal: a range holds all of its mass in
-//         whatever order it is walked, the k best are the k best, also behind a prefix; and a graph
-//         of keys that all differ is what it was.
+//         whatever order it is walked, the k best are the k best, also behind a prefix and in a
+//         graph that grew; and a graph of keys that all differ is what it was.
 // Method: five distinct keys with 1,200 copies each, in several orders, by both graphs and one for
 //         each q head; against exact scores.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
@@ -54,6 +54,11 @@ class Copies {
 
   const FloatRows& keys() const { return work_.keys; }
   GraphSource source() const { return work_.source(); }
+  GraphSource FirstKeys(size_t num_keys) const {
+    GraphSource first = WithQueriesBefore(source(), num_keys);
+    first.num_keys = num_keys;
+    return first;
+  }
 
  private:
   Workload work_;
@@ -115,6 +120,24 @@ TEST(DistinctKeysTest, TheBestCopiesAreFound) {
         ASSERT_EQ(found.scores.size(), 100u);
         for (const float score : found.scores) EXPECT_NEAR(score, best, 1e-4f);
       }
+    }
+  }
+}
+
+TEST(DistinctKeysTest, AGraphThatGrowsFindsTheBestCopies) {
+  const Copies copies(Order::kRandom);
+  const GraphSource old = copies.FirstKeys(kNumKeys * 3 / 4);
+  std::vector<GraphIndex> graphs;
+  graphs.push_back(*GraphIndex::Grow(copies.source(), *GraphIndex::Build(old)));
+  graphs.push_back(*GraphIndex::GrowRoar(copies.source(), *GraphIndex::BuildRoar(old)));
+  const SearchSpec spec = {.kind = SearchKind::kTopK, .k = 100, .effort = 100};
+  for (size_t graph = 0; graph < graphs.size(); ++graph) {
+    for (size_t i = 0; i < copies.queries.num_rows(); ++i) {
+      const float* const q = copies.queries.row(i);
+      const float best = test::Ranked(copies.keys(), kNumKeys, q)[0].first;
+      const auto found = test::SearchRows(graphs[graph], spec, copies.keys(), kNumKeys, q, 1)[0];
+      ASSERT_EQ(found.scores.size(), 100u);
+      EXPECT_NEAR(std::ranges::min(found.scores), best, 1e-4f) << "graph " << graph << " of " << i;
     }
   }
 }
