@@ -20,16 +20,10 @@ constexpr uint64_t kLiftBlocks = 64;
 // is as likely: a standard deviation of 4.6 steps.
 constexpr float kDeviationPart4 = 4.6f / 7.5f;
 
-// A weight below it counts as 0 (kernels/weights.h).
-constexpr double kNoWeight = 0x1p-100;
-
-// exp of it is as good as infinite.
-constexpr double kMostLift = 700;
-
 // Not below exp(x), nor far above it; most blocks are lifted by little.
 double ExpAbove(double x) {
   constexpr double kSmall = 1.0;
-  return x <= kSmall ? 1 + x + x * x : std::exp(std::min(x, kMostLift));
+  return x <= kSmall ? 1 + x + x * x : std::exp(std::min(x, kernels::kMostExponent));
 }
 
 class MassAudit {
@@ -52,7 +46,8 @@ class MassAudit {
     FindLifts();
     double left = 0;
     for (size_t b = 0; b < num_blocks_; ++b) {
-      const double mass = std::max(double{scratch_.masses[b]}, 0.0) + kWeightBlock * kNoWeight;
+      const double mass =
+          std::max(double{scratch_.masses[b]}, 0.0) + kWeightBlock * kernels::kLostWeight;
       left += mass * ExpAbove(double{scratch_.lifts[b]});
     }
     const double share = left / (left + held);
@@ -70,7 +65,7 @@ class MassAudit {
     return double{kernels::SumNotBelow(scratch_.weights, count, 0)};
   }
 
-  // Leaves the masses of blocks without what the chosen tokens weigh by their estimates.
+  // Leaves the masses of blocks without the weights of the estimates of chosen tokens.
   void TakeOutChosen() const {
     const size_t count = call_.chosen.size();
     for (size_t i = 0; i < count; ++i) scratch_.weights[i] = call_.view.scores[call_.chosen[i]];
@@ -130,16 +125,6 @@ class MassAudit {
 };
 
 }  // namespace
-
-MassAuditScratch MassAuditScratch::Take(uint64_t num_tokens, size_t k_padded, Arena* arena) {
-  MassAuditScratch scratch;
-  scratch.spare = arena->Take<float>(k_padded);
-  scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(k_padded));
-  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.lifts = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.weights = arena->Take<float>(num_tokens);
-  return scratch;
-}
 
 double AuditLeftShare(const MassAuditCall& call, const MassAuditScratch& scratch) {
   return MassAudit(call, scratch).LeftShare();

@@ -1,15 +1,14 @@
 // Audits a search by mass over estimates: how much of the softmax mass the tokens that it left out
 // may weigh, given how far the estimates of their blocks may be off.
 //
-// Method:  chosen tokens have exact scores. An estimate is off by q times what its key's codes
-//          leave out. Codes are of rotated keys, so that this is near normal. Its deviation e is at
-//          most the block's hard bound (index::KeyEstimates::ScoreBounds) over the square root of
-//          the number of channels, because the bound takes q and the longest rest of the block to
-//          be parallel; at 4 bits .61 times that, because the bound also takes each code to be off
-//          by the most that it can be. The mean of
-//          exp(scale * x) over a normal x of deviation e is exp((scale * e)^2 / 2). The estimated
-//          mass of a block is raised by the square of that, because few tokens may hold what is
-//          left, and by what ScoreShift took from it.
+// Method:  chosen tokens have exact scores. The error of an estimate is q times the part of the key
+//          that its codes omit. Rotation makes this error nearly normal. Its standard deviation e
+//          is at most the hard bound of the block (index::KeyEstimates::ScoreBounds) divided by
+//          sqrt(num_channels), because the bound assumes that q is parallel to the longest omitted
+//          part. At 4 bits, e is 0.61 of that: the bound assumes the largest rounding error of each
+//          code, the deviation a mean one. The mean of exp(scale * x) over a normal x of deviation
+//          e is exp((scale * e)^2 / 2). The audit raises the estimated mass of a block by the
+//          square of that, because few tokens may hold the rest, and undoes its ScoreShift.
 // Holds:   in the mean over rotations, not for every q and key: mass_bound.h has hard bounds, which
 //          are eight times as wide in nats at 64 channels.
 // Cost:    a few operations for each block of 64 tokens and for each chosen token; no row is read.
@@ -23,7 +22,6 @@
 #include <limits>
 #include <span>
 
-#include "attention/arena.h"
 #include "attention/head_run.h"
 #include "attndb/types.h"
 #include "index/score_view.h"
@@ -31,14 +29,13 @@
 
 namespace attndb::attention {
 
+// Not owned.
 struct MassAuditScratch {
   float* spare = nullptr;      // [head_dim padded], 64-byte aligned.
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
   float* masses = nullptr;     // [blocks of the tokens]
   float* lifts = nullptr;      // [blocks of the tokens]
   float* weights = nullptr;    // [num_tokens]
-
-  static MassAuditScratch Take(uint64_t num_tokens, size_t k_padded, Arena* arena);
 };
 
 struct MassAuditCall {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attention/layer_test_util.h"
+#include "attention/sparse_head.h"
 #include "index/mass_cut.h"
 
 namespace attndb::attention {
@@ -122,6 +123,47 @@ TEST_P(MassAuditTest, WhatIsNotHeldIsSearchedByExactScores) {
     EXPECT_GT(cost.num_fallbacks, 0u) << rest;
     EXPECT_GE(num_equal, cost.num_fallbacks) << rest;
   }
+}
+
+// Once all scores are exact, a bound is the share that is left out, and reads no more keys.
+TEST_P(MassAuditTest, AHeadThatRanByExactScoresHasATightBound) {
+  Layer layer(ShapeWith(0.9f), DType::kFloat16, {2500, 1500, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  const std::string plan = MassPlan(0.99, "bits=4");
+  const uint64_t num_exact = layer.Run(PlanOf(plan), 1).num_fallbacks;
+  ASSERT_GT(num_exact, 0u);
+  layer.Run(PlanOf(MassPlan(0.99, "bits=4,exact_fallback=0.02")), 1);
+  const auto is_tight = [](const HeadBound& bound) {
+    return bound.mass > 0 && bound.mass <= 0.02f;
+  };
+  EXPECT_GE(std::ranges::count_if(layer.bounds(), is_tight), static_cast<int64_t>(num_exact));
+  layer.ExpectBoundsHold(plan.c_str());
+}
+
+TEST_P(MassAuditTest, AHeadThatFallsBackTwiceCountsOnce) {
+  Layer layer(ShapeWith(0.9f), DType::kFloat16, {2500, 1500, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  const CallCost cost = layer.Run(PlanOf(MassPlan(0.99, "bits=4,exact_fallback=1e-9")), 1);
+  EXPECT_EQ(cost.num_fallbacks, cost.num_queries);
+}
+
+// The audit's arrays are those that the bounds and the remainder write afterwards.
+TEST(HeadScratchTest, AnAuditTakesLittleMoreMemory) {
+  constexpr uint64_t kTokens = 4096;
+  const LayerSpec spec = {.num_q_heads = 1, .num_kv_heads = 1, .head_dim = 64, .v_head_dim = 64};
+  const auto bytes_of = [&](const std::string& how) {
+    const planner::LayerPlan plan = PlanOf(MassPlan(0.9, how));
+    const auto search = Registry().MakeSearch(plan, spec);
+    Arena arena;
+    HeadScratch::Take({&plan, search.get(), kTokens, 64}, &arena);
+    return arena.used();
+  };
+  const size_t of_lifts = kTokens / kernels::kWeightBlock * sizeof(float);
+  const size_t of_query = 64 * sizeof(float) + index::QueryCodeBytes(64);
+  EXPECT_EQ(bytes_of("bits=4,exact_fallback=0.1") - bytes_of("bits=exact,exact_fallback=0.1"),
+            kTokens * sizeof(float) + 2 * of_lifts);
+  EXPECT_LE(bytes_of("bits=4,remainder=sample:64") - bytes_of("bits=exact,remainder=sample:64"),
+            of_lifts + of_query + 64);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, MassAuditTest, ::testing::Values(1u, 2u, 3u));

@@ -18,9 +18,6 @@ using kernels::kWeightBlock;
 // Blocks whose weights are summed at a time.
 constexpr size_t kTileBlocks = 64;
 
-// What a weight loses, and all of one too small to be counted (kernels/weights.h).
-constexpr double kLostWeight = 0x1p-100;
-
 // What tokens left out weigh at most, and what their values come to, each of the norm's bound.
 struct Left {
   double mass = 0;
@@ -60,7 +57,7 @@ class MassSum {
     if (run.means == nullptr) ATTNDB_RETURN_IF_ERROR(ReadValues(run, tokens));
     index::EstimateQuery query;
     double shift = 0;
-    if (run.estimates != nullptr) {
+    if (IsEstimated(run)) {
       query = run.estimates->Prepare(call_.q, call_.spare, call_.codes);
       const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k_elements);
       // The margin is that of a score's five roundings, each of which the shift takes part in.
@@ -80,6 +77,9 @@ class MassSum {
   }
 
  private:
+  // Whether scores of the run's middle tokens are estimates, but for its outlier blocks.
+  bool IsEstimated(const HeadRun& run) const { return call_.bits != 0 && run.estimates != nullptr; }
+
   // For NormOf.
   Status ReadValues(const HeadRun& run, TokenRange tokens) const {
     call_.rows->Clear();
@@ -95,20 +95,32 @@ class MassSum {
   void AddTile(const HeadRun& run, const index::EstimateQuery& query, double shift, TokenRange tile,
                Left* left) const {
     float sums[kTileBlocks];
-    float bounds[kTileBlocks] = {};
+    double lifts[kTileBlocks];
     const size_t count = tile.end - tile.begin;
     const size_t num_blocks = kernels::NumWeightBlocks(count);
     const size_t first_block = run.RowOf(tile.begin) / kWeightBlock;
     Weigh(call_.scores + tile.begin, count, sums);
-    if (run.estimates != nullptr) {
-      run.estimates->ScoreBounds(call_.bits, query, first_block, num_blocks, bounds);
-    }
+    FindLifts(run, query, shift, first_block, {lifts, num_blocks});
     for (size_t b = 0; b < num_blocks; ++b) {
-      const double lift = std::exp(double{call_.logit.scale} * (double{bounds[b]} + shift));
-      const double mass = (double{sums[b]} + kWeightBlock * kLostWeight) * lift;
+      const double mass = (double{sums[b]} + kWeightBlock * kernels::kLostWeight) * lifts[b];
       const uint64_t begin = tile.begin + b * kWeightBlock;
       const TokenRange block = {begin, std::min<uint64_t>(begin + kWeightBlock, tile.end)};
       left->Add(mass, double{NormOf(run, first_block + b, block)});
+    }
+  }
+
+  // Writes the factors by which the weights of blocks may exceed those of their scores: 1 for
+  // blocks with exact scores.
+  void FindLifts(const HeadRun& run, const index::EstimateQuery& query, double shift,
+                 size_t first_block, std::span<double> lifts) const {
+    std::ranges::fill(lifts, 1.0);
+    if (!IsEstimated(run)) return;
+    float bounds[kTileBlocks];
+    run.estimates->ScoreBounds(call_.bits, query, first_block, lifts.size(), bounds);
+    const std::span<const uint32_t> outliers = run.estimates->outlier_blocks();
+    for (size_t b = 0; b < lifts.size(); ++b) {
+      if (std::ranges::binary_search(outliers, first_block + b)) continue;  // Has exact scores.
+      lifts[b] = std::exp(double{call_.logit.scale} * (double{bounds[b]} + shift));
     }
   }
 

@@ -3,8 +3,9 @@
 //
 // Method:  an estimated score differs from q.k by at most its block's bound
 //          (index::KeyEstimates::ScoreBounds), so a token that was left out weighs at most
-//          exp(scale * (estimate + bound)); a soft cap has slope 1 at most. One pass over the
-//          scores sums these weights block by block; the weights of the chosen tokens are known.
+//          exp(scale * (estimate + bound)); a soft cap has slope 1 at most. An exact score has the
+//          bound 0: outlier blocks have exact scores. One pass over the scores sums these weights
+//          block by block; the weights of the chosen tokens are known.
 // Holds:   for every q and key, not in probability, including the rounding of weights and sums.
 //          Scores from rows of K are taken as float32 gives them, as `full` does: the rounding of
 //          these sums of products is not included.
@@ -40,8 +41,9 @@ struct HeadBound {
 
 struct MassBoundCall {
   std::span<const HeadRun> runs;  // Runs with all tokens, in order.
-  uint32_t bits = 0;              // Bits that the estimates were scanned at.
-  const float* q = nullptr;       // [head_dim padded]
+  // Bits that the estimates were scanned at; 0: all scores are exact.
+  uint32_t bits = 0;
+  const float* q = nullptr;  // [head_dim padded]
   // Scores of all tokens, estimates lowered by ScoreShift; -inf where a middle token was chosen.
   const float* scores = nullptr;
   TokenRange middle;                     // All tokens outside of it were chosen.

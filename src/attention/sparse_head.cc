@@ -46,17 +46,21 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
     scratch.static_scores = arena->Take<float>(num_static);
     scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_tokens));
   }
-  if (size.plan->Bounds()) {
+  const bool is_audited = IsAudited(*size.plan, *size.search);
+  const size_t num_blocks = kernels::NumWeightBlocks(num_tokens);
+  if (size.plan->Bounds() || is_audited) {
     scratch.spare = arena->Take<float>(size.k_padded);
     scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
   }
-  if (IsAudited(*size.plan, *size.search)) {
-    scratch.audit = MassAuditScratch::Take(num_tokens, size.k_padded, arena);
+  if (size.plan->Estimates() || is_audited) {
+    scratch.drawn = arena->Take<float>(num_tokens);
+    scratch.masses = arena->Take<float>(num_blocks);
   }
-  if (!size.plan->Estimates()) return scratch;
-  scratch.drawn = arena->Take<float>(num_tokens);
-  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
-  scratch.weights = arena->Take<float>(kernels::kWeightBlock);
+  if (size.plan->Estimates()) scratch.weights = arena->Take<float>(kernels::kWeightBlock);
+  if (is_audited) {
+    float* const lifts = arena->Take<float>(num_blocks);
+    scratch.audit = {scratch.spare, scratch.codes, scratch.masses, lifts, scratch.drawn};
+  }
   return scratch;
 }
 
@@ -183,8 +187,14 @@ Status SparseHead::ScoreMiddle() {
   kernels::SummarizeScores(view.scores, view.num_tokens, logit(), view.maxima, view.sums);
   view.Hide(statics());
   search_.score_error = search_.score_shift = 0;
-  ++cost_->num_fallbacks;
+  NoteFallback();
   return Status::Ok();
+}
+
+// A query counts once, though it may do both.
+void SparseHead::NoteFallback() {
+  cost_->num_fallbacks += static_cast<uint64_t>(!fell_back_);
+  fell_back_ = true;
 }
 
 Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
@@ -212,7 +222,7 @@ Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
 Result<LeftBound> SparseHead::BoundChosen(size_t num_chosen) {
   if (num_chosen == call_.num_tokens) return LeftBound();
   return BoundLeft({call_.runs,
-                    call_.plan->bits,
+                    fell_back_ ? 0 : call_.plan->bits,
                     call_.q,
                     call_.view.scores,
                     call_.middle,
@@ -272,7 +282,7 @@ Status SparseHead::Attend(const StateRows& state) {
   if (attends_to_all) {
     ATTNDB_RETURN_IF_ERROR(AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state,
                                      call_.rows, cost_));
-    ++cost_->num_fallbacks;
+    NoteFallback();
     left = {};
   } else {
     ATTNDB_RETURN_IF_ERROR(

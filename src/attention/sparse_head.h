@@ -72,14 +72,17 @@ struct HeadScratch {
   uint32_t* statics = nullptr;
   float* static_scores = nullptr;
   uint64_t* static_bits = nullptr;  // [NumStaticWords(num_tokens)]
-  // If the plan bounds: a query prepared for one run.
+  // If the plan bounds or the search is audited: a query prepared for one run.
   float* spare = nullptr;      // [head_dim padded]
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
+  // If the plan estimates the remainder or the search is audited.
+  float* drawn = nullptr;   // [num_tokens]: scores by which tokens were drawn.
+  float* masses = nullptr;  // Masses of blocks.
   // If the plan estimates the remainder.
-  float* drawn = nullptr;    // [num_tokens]: scores by which tokens were drawn.
-  float* masses = nullptr;   // Masses of blocks.
   float* weights = nullptr;  // Weights of one block.
-  MassAuditScratch audit;    // If the search is audited.
+  // If the search is audited. The audit ends before the bounds and the remainder begin, so it
+  // writes to their arrays.
+  MassAuditScratch audit;
 
   static HeadScratch Take(const HeadScratchSize& size, Arena* arena);
 };
@@ -108,6 +111,7 @@ class SparseHead {
   size_t Search(uint32_t* indices) const;
   bool HoldsMass(std::span<const uint32_t> chosen, const float* exact) const;
   Status ScoreMiddle();
+  void NoteFallback();
   // Bounds what the chosen tokens leave out; all of the mass if that is too much.
   Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);
@@ -130,6 +134,7 @@ class SparseHead {
   const size_t v_padded_;
   index::SearchCall search_;
   size_t num_static_ = 0;
+  bool fell_back_ = false;  // All tokens of the middle have exact scores, or were attended to.
 };
 
 }  // namespace attndb::attention

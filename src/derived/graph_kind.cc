@@ -66,11 +66,7 @@ class OurMaker final : public GraphMaker {
   }
   Result<index::GraphIndex> Grow(const index::GraphSource& source, const index::GraphIndex& prior,
                                  const BuildCall& call) const override {
-    const index::GraphSource added = index::WithQueriesFrom(source, prior.num_keys());
-    // Without q of the new tokens a graph knows nothing of their keys.
-    if (added.queries.num_rows() == 0) return Build(source, call);
-    const index::GraphRun run = {&prior, 0};
-    return index::GraphIndex::Extend(added, {&run, 1}, OptionsOf(call));
+    return index::GraphIndex::Grow(source, prior, OptionsOf(call));
   }
 
  private:

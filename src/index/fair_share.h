@@ -5,11 +5,12 @@
 // Share:   a row's share of a selection is its own best num_selected / num_rows items, one at
 //          least, by the index's scores. A row starves if the selection holds less than kLeastHeld
 //          of the weight that its share would hold.
-// Rule:    starved rows get their share, one after another. The rest of the selection goes by
-//          worth. In the end no row starves. If there are fewer items than rows, the first starved
-//          rows get one each.
-// Weights: exp(logit) of scores. What a row attends to in any case counts as one token of the best
-//          score that is known of it: where that is far above the items, none of them matters.
+// Rule:    starved rows get their share, one row after another, until the shares fill the
+//          selection. The other items are chosen by worth. A row may still starve if there are
+//          fewer items than rows.
+// Weights: exp(logit) of scores. The tokens that a row always attends to (sinks, window) count as
+//          one token with the row's best known score. If that is far above the items, no item
+//          matters.
 // Usual case: no row starves, and the selection stays as it was. This costs the weights of the
 //          selected items, row by row.
 // Memory:  the caller's scratch; nothing is allocated.

@@ -10,7 +10,7 @@ namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
 inline constexpr float kLeastExponent = -100.0f;
-inline constexpr float kLeast = 0x1p-100f;
+inline constexpr auto kLeast = static_cast<float>(kLostWeight);
 
 // Weights below kLeast, and -inf, are 0: denormal numbers would take three times as long.
 inline Vec WeightsOfExponents(Vec x) {

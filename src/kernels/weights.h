@@ -2,7 +2,7 @@
 //
 // Units:   scores are inner products, unscaled; logit.scale and soft_cap turn them into logits. A
 //          weight is exp(logit - max): 1 for a logit of `max`. Relative error about 2^-20.
-// Values:  what would weigh less than 2^-100, and a score of -inf, weighs 0; NaN gives NaN.
+// Values:  a weight below kLostWeight is 0, and so is that of a score of -inf; NaN gives NaN.
 // Errors:  none.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_WEIGHTS_H_
@@ -16,6 +16,12 @@ namespace attndb::kernels {
 
 // Tokens whose weights SumWeights adds up to one number.
 inline constexpr size_t kWeightBlock = 64;
+
+// The kernels take this from each weight; a smaller weight becomes 0.
+inline constexpr double kLostWeight = 0x1p-100;
+
+// A larger exponent is cut to this: exp of it is as good as infinite, but fit for sums in double.
+inline constexpr double kMostExponent = 700;
 
 // Number of sums that SumWeights writes.
 constexpr size_t NumWeightBlocks(size_t num_scores) {

@@ -287,16 +287,8 @@ class SessionImpl {
   void ObserveCall(LayerId layer, uint64_t num_rows);
   // Adds the call that has ended to what ran.
   void TallyCall(LayerId layer, uint64_t num_rows);
-  void TallyFullScans(LayerId layer, double rows, planner::RanTally* ran) const;
-  // Whether the call has it at this place, [kv head][part].
-  bool CallHas(planner::Wanted wanted, size_t place) const;
-  // The objects of that kind that the call holds, [derived run].
-  const std::vector<derived::LayerObjectsPtr>& ObjectsOf(planner::Wanted wanted) const;
-  // Why the call did without it there; kNone if it did not.
-  planner::Cause CauseInCall(planner::Wanted wanted, const derived::Kind& kind, uint32_t head,
-                             size_t piece, LayerId layer) const;
-  // Why the run has no object of the kind that is ready.
-  planner::Cause CauseOf(const derived::Kind& kind, uint64_t run, LayerId layer) const;
+  // Lists the numbers of tokens of the layer's derived runs.
+  void FindRunTokens(LayerId layer, std::vector<uint64_t>* tokens) const;
   // What ran since the plan was set; before the first call, what would run.
   planner::RanTally RanOf(LayerId layer, const LayerFacts& facts,
                           const planner::LayerExecution& execution) const;
@@ -441,7 +433,9 @@ class SessionImpl {
   std::vector<uint8_t> by_index_;  // [kv head]: it chooses by the plan's index; others scan.
   bool lacks_index_ = false;       // A derived run lacks an index that it may have.
   bool no_memory_ = false;         // The call has no scratch beside derived objects, and has none.
-  std::vector<uint64_t> tallied_tokens_;  // [part]: tokens of the middle, while a call is tallied.
+  // While a call is tallied: tokens of the middle by part, and tokens of derived runs.
+  std::vector<uint64_t> tallied_tokens_;
+  std::vector<uint64_t> run_tokens_;
   std::vector<planner::HeadObservation> observed_;
 };
 

@@ -11,9 +11,6 @@
 namespace attndb::index {
 namespace {
 
-// What a denominator is above the largest logit at most: as good as infinite, but fit for sums.
-constexpr double kMostNats = 700;
-
 size_t SelectAll(const TokenRange& tokens, uint32_t* indices) {
   const size_t n = tokens.end - tokens.begin;
   std::iota(indices, indices + n, static_cast<uint32_t>(tokens.begin));
@@ -39,7 +36,8 @@ size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scrat
   const double all = mass_of(middle);
   if (!(fixed + all >= 0)) return SelectAll(middle, indices);  // NaN: nothing is left out.
   const double above = double{call.denominator_logit} - double{max_logit};
-  const double denominator = above > -kMostNats ? std::exp(std::min(above, kMostNats)) : 0.0;
+  const double most = kernels::kMostExponent;
+  const double denominator = above > -most ? std::exp(std::min(above, most)) : 0.0;
   // Apart, so that p = 1 takes all tokens however much the denominator weighs.
   const double need = p_ * (fixed + all) - fixed - (1 - p_) * denominator;
   if (need <= 0) return 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "common/crc32c.h"
 
@@ -12,6 +11,18 @@ namespace {
 // The copies of other kinds lead to a kind of so many copies: it may hold more of the mass than a
 // single key, and its own neighbours are as few as those of a single key.
 constexpr size_t kManyCopies = 16;
+
+// Keys are hashed between two looks at the cancel flag.
+constexpr uint32_t kKeysPerLook = 4096;
+
+bool IsSet(const std::atomic<bool>* cancel) {
+  return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+}
+
+struct HashedKey {
+  uint32_t hash;
+  uint32_t key;
+};
 
 size_t RowBytes(const kernels::RowsView& rows) {
   return rows.num_elements * DTypeBytes(rows.dtype);
@@ -24,24 +35,34 @@ std::span<const std::byte> RowOf(const GraphSource& source, size_t key) {
 
 }  // namespace
 
-DistinctKeys::DistinctKeys(const GraphSource& source) : source_(source) { GroupByBytes(); }
+Result<DistinctKeys> DistinctKeys::Of(const GraphSource& source, const std::atomic<bool>* cancel) {
+  DistinctKeys keys(source);
+  ATTNDB_RETURN_IF_ERROR(keys.GroupByBytes(cancel));
+  return keys;
+}
 
-void DistinctKeys::GroupByBytes() {
-  std::vector<std::pair<uint32_t, uint32_t>> hashed;  // Hash, key.
+// Sorts by the bytes, too: a file may hold any number of different keys of one hash.
+Status DistinctKeys::GroupByBytes(const std::atomic<bool>* cancel) {
+  const auto order = [this](const HashedKey& a, const HashedKey& b) {
+    if (a.hash != b.hash) return a.hash < b.hash ? -1 : 1;
+    return std::memcmp(RowOf(source_, a.key).data(), RowOf(source_, b.key).data(),
+                       RowBytes(source_.keys));
+  };
+  std::vector<HashedKey> hashed;
+  hashed.reserve(source_.num_keys);
   for (uint32_t key = 0; key < source_.num_keys; ++key) {
-    hashed.emplace_back(Crc32c(RowOf(source_, key)), key);
+    if (key % kKeysPerLook == 0 && IsSet(cancel)) return Status::Cancelled("build of a graph");
+    hashed.push_back({Crc32c(RowOf(source_, key)), key});
   }
-  std::sort(hashed.begin(), hashed.end());
+  std::ranges::sort(hashed, [&](const HashedKey& a, const HashedKey& b) {
+    const int ordered = order(a, b);
+    return ordered != 0 ? ordered < 0 : a.key < b.key;
+  });
+  if (IsSet(cancel)) return Status::Cancelled("build of a graph");
   std::vector<uint32_t> first_of(source_.num_keys);  // [key]: the first key that equals it.
-  std::vector<uint32_t> of_hash;                     // Such keys of the hash.
   for (size_t i = 0; i < hashed.size(); ++i) {
-    if (i == 0 || hashed[i].first != hashed[i - 1].first) of_hash.clear();
-    const uint32_t key = hashed[i].second;
-    const auto equal = std::ranges::find_if(of_hash, [&](uint32_t first) {
-      return std::ranges::equal(RowOf(source_, first), RowOf(source_, key));
-    });
-    first_of[key] = equal == of_hash.end() ? key : *equal;
-    if (equal == of_hash.end()) of_hash.push_back(key);
+    const bool is_copy = i > 0 && order(hashed[i - 1], hashed[i]) == 0;
+    first_of[hashed[i].key] = is_copy ? first_of[hashed[i - 1].key] : hashed[i].key;
   }
   std::vector<uint32_t> kind_of(source_.num_keys);  // [first key]
   begin_.push_back(0);
@@ -59,6 +80,7 @@ void DistinctKeys::GroupByBytes() {
   for (uint32_t key = 0; key < source_.num_keys; ++key) {
     keys_[at[kind_of[first_of[key]]]++] = key;
   }
+  return Status::Ok();
 }
 
 Result<GraphSource> DistinctKeys::KindSource() {

@@ -10,11 +10,12 @@
 // Equal keys score alike for every q, so whatever finds one of them has found the score of all.
 // Nearly equal keys count as different ones.
 //
-// Errors:  kResourceExhausted: no memory.
+// Errors:  kCancelled; kResourceExhausted: no memory.
 // Threads: values; one thread.
 #ifndef ATTNDB_INDEX_GRAPH_DISTINCT_KEYS_H_
 #define ATTNDB_INDEX_GRAPH_DISTINCT_KEYS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,14 +31,15 @@ namespace attndb::index {
 
 class DistinctKeys {
  public:
-  // The source must outlive it.
-  explicit DistinctKeys(const GraphSource& source);
+  // Groups the source's keys. The source must outlive the result. `cancel`: as in GraphOptions.
+  static Result<DistinctKeys> Of(const GraphSource& source,
+                                 const std::atomic<bool>* cancel = nullptr);
 
   bool all_differ() const { return firsts_.size() == source_.num_keys; }
 
-  // The first key of each kind, in their order, with all training queries: of each, the token is
-  // such that as many kinds lie before it as have a key before the token. Valid until this is
-  // destroyed or the next call.
+  // Returns a source with the first key of each kind, in token order, and with all training
+  // queries. The token of a query is moved: the kinds before the new token are the kinds that have
+  // a key before the old token. Valid until this is destroyed or the next call.
   Result<GraphSource> KindSource();
 
   // The bytes of a graph of all keys, from one of the kinds. *header is that of all keys with slots
@@ -46,10 +48,12 @@ class DistinctKeys {
                                GraphHeader* header) const;
 
  private:
+  explicit DistinctKeys(const GraphSource& source) : source_(source) {}
+
   std::span<const uint32_t> KeysOf(uint32_t kind) const {
     return {keys_.data() + begin_[kind], begin_[kind + 1] - begin_[kind]};
   }
-  void GroupByBytes();
+  Status GroupByBytes(const std::atomic<bool>* cancel);
   std::vector<uint32_t> KindsOfMany() const;
   // The copy of the kind that follows `key`; the last copy if none does.
   uint32_t NextCopy(uint32_t kind, uint32_t key) const;

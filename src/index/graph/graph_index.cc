@@ -19,6 +19,11 @@ GraphShape ShapeOf(const GraphSource& source) {
   return {source.num_keys, source.keys.num_elements, source.keys.dtype};
 }
 
+Result<bool> HasCopies(const GraphSource& source, const std::atomic<bool>* cancel) {
+  ATTNDB_ASSIGN_OR_RETURN(const DistinctKeys distinct, DistinctKeys::Of(source, cancel));
+  return !distinct.all_differ();
+}
+
 }  // namespace
 
 uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
@@ -26,7 +31,7 @@ uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
 }
 
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
-  DistinctKeys distinct(source);
+  ATTNDB_ASSIGN_OR_RETURN(DistinctKeys distinct, DistinctKeys::Of(source, options.cancel));
   if (distinct.all_differ()) return Extend(source, {}, options);
   ATTNDB_ASSIGN_OR_RETURN(const GraphSource kinds, distinct.KindSource());
   ATTNDB_ASSIGN_OR_RETURN(const GraphIndex graph, Extend(kinds, {}, options));
@@ -56,6 +61,19 @@ Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const
   return Own(std::move(buffer), header);
 }
 
+Result<GraphIndex> GraphIndex::Grow(const GraphSource& source, const GraphIndex& prior,
+                                    const GraphOptions& options) {
+  const size_t num_old = prior.view().header.num_keys;
+  ATTNDB_CHECK(num_old > 0 && num_old < source.num_keys);
+  const GraphSource added = WithQueriesFrom(source, num_old);
+  // Without q of the new tokens a graph knows nothing of their keys.
+  if (added.queries.num_rows() == 0) return Build(source, options);
+  ATTNDB_ASSIGN_OR_RETURN(const bool has_copies, HasCopies(source, options.cancel));
+  if (has_copies) return Build(source, options);
+  const GraphRun run = {&prior, 0};
+  return Extend(added, {&run, 1}, options);
+}
+
 uint64_t GraphIndex::BytesForRoar(const GraphShape& shape, size_t max_degree) {
   return GraphLayout(RoarHeaderFor(shape, max_degree)).num_bytes;
 }
@@ -64,7 +82,7 @@ Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOp
   ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
   ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
   if (source.num_keys == 0) return GraphIndex();
-  DistinctKeys distinct(source);
+  ATTNDB_ASSIGN_OR_RETURN(DistinctKeys distinct, DistinctKeys::Of(source, options.cancel));
   GraphHeader header;
   if (distinct.all_differ()) {
     ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
@@ -86,6 +104,8 @@ Result<GraphIndex> GraphIndex::GrowRoar(const GraphSource& source, const GraphIn
   ATTNDB_CHECK(view.header.num_keys > 0 && view.header.num_keys < source.num_keys);
   ATTNDB_CHECK(view.header.num_elements == source.keys.num_elements);
   ATTNDB_CHECK(view.header.dtype == source.keys.dtype);
+  ATTNDB_ASSIGN_OR_RETURN(const bool has_copies, HasCopies(source, options.cancel));
+  if (has_copies) return BuildRoar(source, options);
   GraphHeader header;
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarGrower(source, view, options).Grow(&header));
   return Own(std::move(buffer), header);

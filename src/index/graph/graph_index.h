@@ -58,15 +58,23 @@ class GraphIndex final : public KeyIndex {
 
   // Inserts the source's other keys into `prior`, a RoarGraph of its first keys, by
   // RetrievalAttention's rule (roar_growth.h), instead of building a graph of all. Takes a tenth of
-  // a build's time and finds far less (docs/design/001-indexes.md). REQUIRES: prior.num_keys() is
-  // at least 1 and fewer than the source's.
+  // a build's time and finds far less (docs/design/001-indexes.md). Builds anew if keys are equal,
+  // as Grow. REQUIRES: prior.num_keys() is at least 1 and fewer than the source's.
   static Result<GraphIndex> GrowRoar(const GraphSource& source, const GraphIndex& prior,
                                      const RoarOptions& options = {});
+
+  // Goes on from `prior`, a graph of the source's first keys, by Extend with the queries of the
+  // other keys. Builds a graph of all keys anew if these have no queries, or if keys are equal: a
+  // key that is inserted finds the copies of one key, and its list leads nowhere else. REQUIRES: as
+  // GrowRoar.
+  static Result<GraphIndex> Grow(const GraphSource& source, const GraphIndex& prior,
+                                 const GraphOptions& options = {});
 
   // Builds a graph of keys for some runs of which there are graphs: `priors`, of runs that do not
   // overlap, with the same row length and type. Their routers are training queries beside those of
   // the source, which may have none, and their lists stay where nothing better is found. So keys
-  // are inserted (one prior graph, of the first keys) and graphs of adjacent segments merged.
+  // are inserted (one prior graph, of the first keys) and graphs of adjacent segments merged. Equal
+  // keys count as different ones.
   // Inserts want q rows of the new tokens: on heads that look near by, old queries know nothing of
   // new keys (recall .34 instead of .99 on one of SmolLM2's).
   static Result<GraphIndex> Extend(const GraphSource& source, std::span<const GraphRun> priors,
