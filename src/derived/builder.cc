@@ -281,7 +281,8 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
     return Status::FailedPrecondition("the segment wants no " + std::string(kind.traits().object) +
                                       " on disk");
   }
-  ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.ObjectBytes(segment, opened.spec)));
+  ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.traits().object,
+                                             kind.ObjectBytes(segment, opened.spec)));
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, parts_.store->ReserveGeneration());
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CompanionWriter> writer,
                           parts_.files->Create(segment, kind, generation, control->cancel()));

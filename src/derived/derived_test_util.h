@@ -170,7 +170,7 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     num_holders_.push_back(segment_.use_count());
   }
-  Status Admit(derived::SegmentId, uint64_t bytes) override {
+  Status Admit(derived::SegmentId, std::string_view, uint64_t bytes) override {
     MutexLock lock(&mutex_);
     admitted_bytes_.push_back(bytes);
     return admits_;

@@ -77,10 +77,12 @@ class Store {
   // and its files be left to remove.
   virtual void SegmentReleased() = 0;
 
-  // Whether an object of so many bytes may be written.
+  // Whether an object of the kind, of so many bytes, may be written. The bytes of objects that it
+  // replaces, and of a build of it that was cut short, count as free. If the disk has no room
+  // beside such a build, the build is dropped.
   // Errors: kFailedPrecondition (no room on the disk, or in the quota of the segment's owner:
   //         nothing is evicted for an object).
-  virtual Status Admit(SegmentId id, uint64_t bytes) = 0;
+  virtual Status Admit(SegmentId id, std::string_view kind, uint64_t bytes) = 0;
   // A generation for a new object. Errors: those of the catalog's commit.
   virtual Result<uint64_t> ReserveGeneration() = 0;
   // Records that the segment is to have an object of the kind; the record stays until the object is

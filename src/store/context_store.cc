@@ -57,6 +57,29 @@ std::string ReservePath(const std::string& path) {
   return storage::JoinPath(path, std::string(kReserveName));
 }
 
+// What an open takes of the reserve on a full disk. However the open ends, the reserve gets back
+// what there is room for: the next open may need it.
+class BorrowedReserve {
+ public:
+  explicit BorrowedReserve(std::shared_ptr<DropReserve> reserve) : reserve_(std::move(reserve)) {}
+  ~BorrowedReserve() {
+    if (is_borrowed_) reserve_->Take();
+  }
+  BorrowedReserve(const BorrowedReserve&) = delete;
+  BorrowedReserve& operator=(const BorrowedReserve&) = delete;
+
+  // Whether there may be room now for what failed with the status.
+  bool MakesRoomAfter(const Status& status) {
+    if (status.code() != StatusCode::kResourceExhausted || is_borrowed_) return false;
+    is_borrowed_ = true;
+    return reserve_->Release() > 0;
+  }
+
+ private:
+  const std::shared_ptr<DropReserve> reserve_;
+  bool is_borrowed_ = false;
+};
+
 // A writer removes no file that a session of its own reads, but a reader of another process may
 // find one gone once it is closed: it keeps twice as many open.
 size_t MaxOpenFiles(const DBOptions& options) {
@@ -83,30 +106,24 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   const auto place = std::make_shared<Place>();
   ATTNDB_RETURN_IF_ERROR(place->Add(path));
   catalog_options.check_place = [place] { return place->Check(); };
+  const auto reserve = std::make_shared<DropReserve>(given.file_system, ReservePath(path));
+  BorrowedReserve borrowed(reserve);
   Result<std::unique_ptr<Catalog>> catalog = Catalog::Open(catalog_options);
-  uint64_t released_bytes = 0;
   // SQLite makes files beside the catalog. On a full disk, who comes to make room must get in.
-  if (!options.read_only && catalog.status().code() == StatusCode::kResourceExhausted) {
-    DropReserve reserve(given.file_system, ReservePath(path));
-    released_bytes = reserve.Release();
+  if (!options.read_only && borrowed.MakesRoomAfter(catalog.status())) {
     catalog = Catalog::Open(catalog_options);
-    if (!catalog.ok()) reserve.Take();
   }
   ATTNDB_RETURN_IF_ERROR(catalog.status());
-  auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
+  auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock), reserve,
                                               *std::move(catalog));
   store->place_ = place;
   if (options.read_only) return store;
-  store->reserve_.NoteReleased(released_bytes);
   ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
   ATTNDB_RETURN_IF_ERROR(place->Add(store->settings_.segments_dir));
   Status begun = store->BeginToWrite();
-  if (begun.code() == StatusCode::kResourceExhausted && released_bytes == 0) {
-    (void)store->reserve_.Release();
-    begun = store->BeginToWrite();
-  }
+  if (borrowed.MakesRoomAfter(begun)) begun = store->BeginToWrite();
   ATTNDB_RETURN_IF_ERROR(begun);
-  store->reserve_.Take();
+  reserve->Take();
   return store;
 }
 
@@ -119,14 +136,14 @@ Status ContextStore::BeginToWrite() {
 
 ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given& given,
                            std::unique_ptr<storage::FileLock> lock,
-                           std::unique_ptr<Catalog> catalog)
+                           std::shared_ptr<DropReserve> reserve, std::unique_ptr<Catalog> catalog)
     : settings_{std::move(path), std::move(options), given.file_system},
       lock_(std::move(lock)),
       catalog_(std::move(catalog)),
       files_(given.file_system, MaxOpenFiles(settings_.options)),
       registry_(&files_, settings_.segments_dir, catalog_.get(), given.budget),
       damage_(catalog_.get(), &registry_, &background_),
-      reserve_(given.file_system, ReservePath(settings_.path)),
+      reserve_(std::move(reserve)),
       object_files_(&files_, settings_.segments_dir, catalog_->store_uuid()),
       objects_(given.kinds, given.budget, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,
@@ -155,7 +172,7 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                    derived::Lanes::Priority::kLow},    // Merges.
                   settings_.options.background_threads),
       publisher_({&settings_, catalog_.get(), &registry_, &damage_, &uses_, &commits_, &space_,
-                  &derived_, &objects_, &merger_, &reserve_, &counts_}) {}
+                  &derived_, &objects_, &merger_, reserve_.get(), &counts_}) {}
 
 Status ContextStore::WaitForBackground(const std::string& tenant, bool of_all,
                                        const derived::Lanes::Progress& progress) {

@@ -76,7 +76,8 @@ class ContextStore {
 
  public:
   ContextStore(Key key, std::string path, DBOptions options, const Given& given,
-               std::unique_ptr<storage::FileLock> lock, std::unique_ptr<Catalog> catalog);
+               std::unique_ptr<storage::FileLock> lock, std::shared_ptr<DropReserve> reserve,
+               std::unique_ptr<Catalog> catalog);
 
   Lookup* lookup() { return &lookup_; }
   Publisher* publisher() { return &publisher_; }
@@ -116,7 +117,7 @@ class ContextStore {
   TenantCounts counts_;
   SegmentRegistry registry_;
   DamageReports damage_;
-  DropReserve reserve_;
+  const std::shared_ptr<DropReserve> reserve_;
   const derived::ObjectFiles object_files_;
   derived::Cache objects_;
   derived::Builder builder_;

@@ -98,6 +98,29 @@ TEST_F(ContextStoreTest, AWriterKeepsSomeOfTheDiskForDrops) {
   EXPECT_FALSE(std::filesystem::exists(reserve));
 }
 
+// The disk lacks room for what an open does first, whatever the reserve gives.
+TEST_F(ContextStoreTest, AnOpenThatFailsPutsTheReserveBack) {
+  const std::string reserve = dir_.File("store/reserve");
+  const std::string orphan = dir_.File("store/" + ObjectPath({.segment_id = 255}));
+  store_.reset();
+  std::ofstream(orphan) << "left behind";
+  (void)std::ofstream(dir_.File("store/segments/" + storage::LooseNameOf(255)));
+  HookedFiles files(storage::PosixFileSystem());
+  bool is_released = false;
+  files.before = [&](std::string_view, const std::string& path) {
+    if (path == reserve) return Status::Ok();
+    is_released |= !std::filesystem::exists(reserve);
+    return Status::ResourceExhausted("full");
+  };
+  EXPECT_THAT(ContextStore::Open(
+                  dir_.File("store"), {.background_builds = false},
+                  {.file_system = &files, .budget = &budget_, .kinds = &kinds_, .also = nullptr})
+                  .status(),
+              test::FailsWith(StatusCode::kResourceExhausted, HasSubstr("full")));
+  EXPECT_TRUE(is_released);
+  EXPECT_EQ(std::filesystem::file_size(reserve), DropReserve::kBytes);
+}
+
 TEST_F(ContextStoreTest, WhatThereIsIsCounted) {
   Open({.background_builds = false});
   MakeTail(9, 300);  // So many that it is to have a derived object.

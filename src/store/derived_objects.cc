@@ -1,11 +1,22 @@
 #include "store/derived_objects.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "store/segment_facts.h"
 
 namespace attndb::store {
+namespace {
+
+uint64_t BytesOf(std::span<const CompanionRecord> companions) {
+  uint64_t num_bytes = 0;
+  for (const CompanionRecord& companion : companions) num_bytes += companion.file_bytes;
+  return num_bytes;
+}
+
+}  // namespace
 
 // --- When they are built ---
 
@@ -135,10 +146,27 @@ void DerivedObjects::SegmentReleased() {
   parts_.merged_runs->Announce();  // A merged segment may have all that its run had.
 }
 
-Status DerivedObjects::Admit(derived::SegmentId id, uint64_t bytes) {
+std::vector<CompanionRecord> DerivedObjects::ReplacedBy(const SegmentRecord& record,
+                                                        std::string_view kind) const {
+  const derived::Kind* const known = parts_.kinds->FindObject(kind);
+  const std::string begun = known == nullptr ? std::string() : known->traits().begun;
+  std::vector<CompanionRecord> replaced;
+  for (const CompanionRecord& companion : record.companions) {
+    if (companion.kind == kind || companion.kind == begun) replaced.push_back(companion);
+  }
+  return replaced;
+}
+
+Status DerivedObjects::Admit(derived::SegmentId id, std::string_view kind, uint64_t bytes) {
   ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, SegmentToBuild(id));
-  ATTNDB_RETURN_IF_ERROR(parts_.space->CheckDisk(bytes));
-  return parts_.space->CheckQuota(record.tenant, bytes);
+  const std::vector<CompanionRecord> replaced = ReplacedBy(record, kind);
+  const uint64_t freed_bytes = BytesOf(replaced);
+  ATTNDB_RETURN_IF_ERROR(parts_.space->CheckQuota(record.tenant, bytes, freed_bytes));
+  const Status room = parts_.space->CheckDisk(bytes);
+  // Files of both would be there until the object is published.
+  if (room.ok() || !parts_.space->CheckDisk(bytes, freed_bytes).ok()) return room;
+  for (const CompanionRecord& old : replaced) DropObject({id, old.kind, old.generation});
+  return parts_.space->CheckDisk(bytes);
 }
 
 Result<uint64_t> DerivedObjects::ReserveGeneration() {
@@ -152,7 +180,8 @@ Status DerivedObjects::Wish(derived::SegmentId id, std::string_view kind) {
 Status DerivedObjects::PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) {
   MutexLock lock(parts_.commits->mutex());  // No Store counts bytes meanwhile.
   ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, SegmentToBuild(id));
-  ATTNDB_RETURN_IF_ERROR(parts_.space->CheckQuota(record.tenant, object.file_bytes));
+  ATTNDB_RETURN_IF_ERROR(parts_.space->CheckQuota(record.tenant, object.file_bytes,
+                                                  BytesOf(ReplacedBy(record, object.kind))));
   CompanionRecord companion;
   companion.kind = object.kind;
   companion.generation = object.generation;

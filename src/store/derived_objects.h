@@ -89,7 +89,7 @@ class DerivedObjects final : public derived::Store {
 
   Result<derived::OpenedSegment> OpenSegment(derived::SegmentId id) override;
   void SegmentReleased() override;
-  Status Admit(derived::SegmentId id, uint64_t bytes) override;
+  Status Admit(derived::SegmentId id, std::string_view kind, uint64_t bytes) override;
   Result<uint64_t> ReserveGeneration() override;
   Status Wish(derived::SegmentId id, std::string_view kind) override;
   Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override;
@@ -103,6 +103,10 @@ class DerivedObjects final : public derived::Store {
   void Forget(std::span<const storage::ObjectName> names);
   // Errors: kFailedPrecondition (it is gone).
   Result<SegmentRecord> SegmentToBuild(derived::SegmentId id) const;
+
+  // The segment's objects that go once one of the kind is published: earlier ones, and builds of
+  // it that were cut short.
+  std::vector<CompanionRecord> ReplacedBy(const SegmentRecord& record, std::string_view kind) const;
 
   const Parts parts_;
 };

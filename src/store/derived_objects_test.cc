@@ -7,12 +7,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "store/hooked_files_test_util.h"
 #include "store/object_path.h"
 #include "store/store_test_util.h"
 #include "testing/event.h"
@@ -53,9 +55,14 @@ class StoreDerivedObjectsTest : public StoreTest {
   derived::SegmentId segment() const {
     return store_->lookup()->OpenNamed("t", spec_, "a", 0)->chain.entries[0].segment->id();
   }
-  Status Publish(uint64_t generation, uint64_t file_bytes) {
+  Status Publish(uint64_t generation, uint64_t file_bytes, const std::string& kind = kKind) {
     return store_->derived()->PublishObject(
-        segment(), {.kind = kKind, .generation = generation, .file_bytes = file_bytes});
+        segment(), {.kind = kind, .generation = generation, .file_bytes = file_bytes});
+  }
+  // A kind of which a build that is cut short keeps what it has made.
+  const derived::Kind& KindThatIsKept() const {
+    return **std::ranges::find_if(kinds_.all(),
+                                  [](const auto& kind) { return !kind->traits().begun.empty(); });
   }
   // Generations of the segment's objects, as the catalog knows them.
   std::vector<uint64_t> Generations() const {
@@ -70,8 +77,9 @@ class StoreDerivedObjectsTest : public StoreTest {
 
 TEST_F(StoreDerivedObjectsTest, NoneIsBegunThatTheQuotaHasNoRoomFor) {
   StoreWithRoomFor(1000);
-  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), 1000));
-  EXPECT_EQ(store_->derived()->Admit(segment(), 1001).code(), StatusCode::kFailedPrecondition);
+  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), kKind, 1000));
+  EXPECT_EQ(store_->derived()->Admit(segment(), kKind, 1001).code(),
+            StatusCode::kFailedPrecondition);
 }
 
 // Others may have filled the quota while it was built.
@@ -81,6 +89,44 @@ TEST_F(StoreDerivedObjectsTest, NoneIsPublishedThatTheQuotaHasNoRoomFor) {
   EXPECT_TRUE(Generations().empty());
   ATTNDB_EXPECT_OK(Publish(2, 1000));
   EXPECT_EQ(Generations(), std::vector<uint64_t>{2});
+}
+
+// The heads that a build had made when it was cut short do not count beside those of the next one.
+TEST_F(StoreDerivedObjectsTest, ABuildThatWasCutShortLeavesRoomForItsCompletion) {
+  const derived::Kind& kind = KindThatIsKept();
+  StoreWithRoomFor(1000);
+  const std::string& begun = kind.traits().begun;
+  const std::string& whole = kind.traits().object;
+  ATTNDB_ASSERT_OK(Publish(1, 600, begun));
+  ATTNDB_EXPECT_OK(Publish(2, 800, begun));
+  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), whole, 1000));
+  EXPECT_EQ(store_->derived()->Admit(segment(), whole, 1001).code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->derived()->Admit(segment(), kKind, 201).code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Publish(3, 1001, whole).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{2});
+  ATTNDB_EXPECT_OK(Publish(4, 1000, whole));
+}
+
+TEST_F(StoreDerivedObjectsTest, ABuildThatWasCutShortGoesWhereTheDiskHasNoRoomBesideIt) {
+  const derived::Kind& kind = KindThatIsKept();
+  HookedFiles files(storage::PosixFileSystem());
+  Open({.background_builds = false}, &files);
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Publish(1, 800, kind.traits().begun));
+  const auto admit = [&](uint64_t bytes) {
+    return store_->derived()->Admit(segment(), kind.traits().object, bytes);
+  };
+  files.free_bytes = [&] {
+    return Result<uint64_t>(Generations().empty() ? uint64_t{2000} : uint64_t{1200});
+  };
+  EXPECT_EQ(admit(1001).code(), StatusCode::kFailedPrecondition);
+  ATTNDB_EXPECT_OK(admit(600));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{1});
+  ATTNDB_EXPECT_OK(admit(1000));
+  EXPECT_TRUE(Generations().empty());
+  store_.reset();
 }
 
 TEST_F(StoreDerivedObjectsTest, OneThatTookAnothersPlaceLeavesNoFile) {
@@ -129,8 +175,8 @@ TEST_F(StoreDerivedObjectsTest, WhatIsWishedForIsPendingIfThereIsSuchAKind) {
 
 TEST_F(StoreDerivedObjectsTest, NoneIsBegunThatTheDiskHasNoRoomFor) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
-  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), 1000));
-  EXPECT_EQ(store_->derived()->Admit(segment(), uint64_t{1} << 60).code(),
+  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), kKind, 1000));
+  EXPECT_EQ(store_->derived()->Admit(segment(), kKind, uint64_t{1} << 60).code(),
             StatusCode::kFailedPrecondition);
 }
 

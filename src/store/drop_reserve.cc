@@ -35,11 +35,6 @@ uint64_t DropReserve::Release() {
   return released_bytes_;
 }
 
-void DropReserve::NoteReleased(uint64_t num_bytes) {
-  MutexLock lock(&mutex_);
-  released_bytes_ = num_bytes;
-}
-
 uint64_t DropReserve::FileBytes() const {
   const Result<uint64_t> size = file_system_->FileSize(path_);
   return size.ok() ? *size : 0;

@@ -1,7 +1,7 @@
 // A file that keeps some of the disk free for the call that makes room: on a full disk, a Drop has
 // to write before it can remove, and so has the open that comes before the Drop of another process.
 //
-// Size:     kBytes. Where an open or a Drop has used some of that on a full disk, the rest.
+// Size:     kBytes, or less after an open or a Drop used a part of it on a full disk.
 // Contents: bytes that do not compress, of no meaning; its blocks are what counts. Anyone may
 //           remove it while the store is closed.
 // Threads:  thread-safe.
@@ -28,13 +28,11 @@ class DropReserve {
   DropReserve(storage::FileSystem* file_system, std::string path)
       : file_system_(file_system), path_(std::move(path)) {}
 
-  // Writes the file, unless it stands with all its bytes. Where there is no room for all, it has as
-  // many as there is room for of those that were released, and the next call tries again.
+  // Writes the file, unless it stands with all its bytes. If the disk has no room for kBytes, the
+  // file gets a smaller size, at most the size before Release, and the next call tries again.
   void Take() ATTNDB_EXCLUDES(mutex_);
-  // Removes the file, so that its bytes are free: how many.
+  // Removes the file, so that its bytes are free, and returns how many these are.
   uint64_t Release() ATTNDB_EXCLUDES(mutex_);
-  // Another released so many.
-  void NoteReleased(uint64_t num_bytes) ATTNDB_EXCLUDES(mutex_);
 
  private:
   uint64_t FileBytes() const;

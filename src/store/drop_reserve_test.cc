@@ -70,9 +70,10 @@ TEST_F(DropReserveTest, HasWhatThereIsRoomForAndAllOfItLater) {
   std::set<uint64_t> sizes;
   for (uint64_t fail_at = 1;; ++fail_at) {
     SCOPED_TRACE(fail_at);
-    (void)std::filesystem::remove(path_);
+    DropReserve(storage::PosixFileSystem(), path_).Take();
     DropReserve reserve(&disk, path_);
-    reserve.NoteReleased(DropReserve::kBytes);
+    faults.SetPlan({});
+    EXPECT_EQ(reserve.Release(), DropReserve::kBytes);
     faults.SetPlan({.fail_at = fail_at, .kind = test::FaultKind::kTornWrite});
     reserve.Take();
     sizes.insert(Size());

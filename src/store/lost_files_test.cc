@@ -7,9 +7,11 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "store/hooked_files_test_util.h"
 #include "store/object_path.h"
 #include "store/store_test_util.h"
 #include "testing/matchers.h"
@@ -121,6 +123,35 @@ TEST_F(LostFilesTest, WhatIsInNoMemoryIsNotCalledDurable) {
   EXPECT_THAT(Damages(), IsEmpty());
   ATTNDB_ASSERT_OK(Store({1, 2}, {.name = "b"}).status());
   ExpectKeys(FirstOf("b", 2 * kTokens).chain.entries, {1, 2});
+}
+
+TEST_F(LostFilesTest, WhatIsWrittenAnewMakesRoomOnAFullDisk) {
+  HookedFiles files(storage::PosixFileSystem());
+  segment_.reset();
+  Open({.background_builds = false}, &files);
+  {
+    segment_ = FirstOf("a", kTokens).chain.entries[0].segment;
+    const std::vector<storage::LayerPin> pins = Pin();
+    Prefix prefix = FirstOf("a", kTokens);
+    std::filesystem::remove(PathOf(segment_->id()));
+    bool was_full = false;
+    files.before = [&](std::string_view call, const std::string&) {
+      // Only once the loss is known, and the rows are about to be written again.
+      if (call != "CreateNew" || was_full || !store_->admin()->List("t")->front().damaged) {
+        return Status::Ok();
+      }
+      was_full = true;
+      return Status::ResourceExhausted("full");
+    };
+    const Result<Stored> stored =
+        store_->publisher()->Store(Behind(std::move(prefix), 2, {.name = "b"}));
+    files.before = nullptr;
+    EXPECT_TRUE(was_full);
+    ATTNDB_EXPECT_OK(stored.status());
+    if (stored.ok()) ExpectKeys(stored->chain, {1, 2});
+  }
+  segment_.reset();
+  store_.reset();
 }
 
 TEST_F(LostFilesTest, ARunOfTheBeginningMendsWhatWentOnFromIt) {

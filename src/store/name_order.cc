@@ -2,27 +2,41 @@
 
 namespace attndb::store {
 
-NameOrder::Place NameOrder::Enter(const std::string& tenant, const std::string& name) {
-  if (name.empty()) return {nullptr, {}, 0};
-  MutexLock lock(&mutex_);
-  const uint64_t number = ++num_places_;
-  rows_[{tenant, name}].insert(number);
-  return {this, {tenant, name}, number};
+void NameOrder::Add(const std::string& tenant, const std::string& name, Job job) {
+  if (name.empty()) return Start(nullptr, {}, std::move(job));
+  Place::Name wanted(tenant, name);
+  {
+    MutexLock lock(&mutex_);
+    const auto [row, is_free] = waiting_.try_emplace(wanted);
+    if (!is_free) {
+      row->second.push_back(std::move(job));
+      return;
+    }
+  }
+  Start(this, std::move(wanted), std::move(job));
 }
 
-void NameOrder::Place::Await() {
-  if (order_ == nullptr) return;
-  MutexLock lock(&order_->mutex_);
-  while (*order_->rows_[name_].begin() != number_) order_->changed_.Wait(&order_->mutex_);
+void NameOrder::Start(NameOrder* order, Place::Name name, Job job) {
+  start_([order, name = std::move(name), job = std::move(job)] { job(Place(order, name)); });
+}
+
+void NameOrder::Leave(const Place::Name& name) {
+  Job next;
+  {
+    MutexLock lock(&mutex_);
+    const auto row = waiting_.find(name);
+    if (row->second.empty()) {
+      waiting_.erase(row);
+      return;
+    }
+    next = std::move(row->second.front());
+    row->second.pop_front();
+  }
+  Start(this, name, std::move(next));
 }
 
 NameOrder::Place::~Place() {
-  if (order_ == nullptr) return;
-  MutexLock lock(&order_->mutex_);
-  const auto row = order_->rows_.find(name_);
-  row->second.erase(number_);
-  if (row->second.empty()) order_->rows_.erase(row);
-  order_->changed_.NotifyAll();
+  if (order_ != nullptr) order_->Leave(name_);
 }
 
 }  // namespace attndb::store

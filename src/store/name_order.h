@@ -1,13 +1,16 @@
 // The order in which Stores that nobody waits for take a name: that in which they were asked for,
 // however long each takes to write its segment.
 //
+// A job whose name another one has is kept, and starts once the other has given the name up. It
+// takes no thread until then.
+//
 // Threads: thread-safe. A Place belongs to one thread at a time.
 #ifndef ATTNDB_STORE_NAME_ORDER_H_
 #define ATTNDB_STORE_NAME_ORDER_H_
 
-#include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -17,38 +20,39 @@ namespace attndb::store {
 
 class NameOrder {
  public:
-  // A place in the row of those who want a name; it is given up by the destructor.
+  // A name that a job has. The destructor gives it up, and starts the next job that wants it.
   class Place {
    public:
     Place(Place&& other) noexcept
-        : order_(std::exchange(other.order_, nullptr)),
-          name_(std::move(other.name_)),
-          number_(other.number_) {}
+        : order_(std::exchange(other.order_, nullptr)), name_(std::move(other.name_)) {}
     Place& operator=(Place&&) = delete;
     ~Place();
-
-    // Waits until the places before this one are given up. At once where there is no name.
-    void Await();
 
    private:
     friend class NameOrder;
     using Name = std::pair<std::string, std::string>;  // Tenant, context.
-    Place(NameOrder* order, Name name, uint64_t number)
-        : order_(order), name_(std::move(name)), number_(number) {}
+    Place(NameOrder* order, Name name) : order_(order), name_(std::move(name)) {}
 
     NameOrder* order_;  // Null: it has no name, or was moved from.
     Name name_;
-    uint64_t number_;
   };
+  using Job = std::function<void(Place)>;
 
-  // The last place for the name, which may be empty. The order outlives it.
-  Place Enter(const std::string& tenant, const std::string& name) ATTNDB_EXCLUDES(mutex_);
+  // `start`: runs a function in some thread, now or later.
+  explicit NameOrder(std::function<void(std::function<void()>)> start) : start_(std::move(start)) {}
+
+  // Starts the job once it has the name. Jobs without a name start at once. The order outlives all
+  // places.
+  void Add(const std::string& tenant, const std::string& name, Job job) ATTNDB_EXCLUDES(mutex_);
 
  private:
+  void Start(NameOrder* order, Place::Name name, Job job);
+  void Leave(const Place::Name& name) ATTNDB_EXCLUDES(mutex_);
+
+  const std::function<void(std::function<void()>)> start_;
   Mutex mutex_;  // A leaf.
-  CondVar changed_;
-  uint64_t num_places_ ATTNDB_GUARDED_BY(mutex_) = 0;
-  std::map<Place::Name, std::set<uint64_t>> rows_ ATTNDB_GUARDED_BY(mutex_);
+  // The names that jobs have, and the jobs that wait for each.
+  std::map<Place::Name, std::deque<Job>> waiting_ ATTNDB_GUARDED_BY(mutex_);
 };
 
 }  // namespace attndb::store

@@ -1,57 +1,89 @@
-// Goal:   who wants a name gets it behind all that wanted it before, and waits for nobody else.
-// Method: places of one name and of others, which threads wait for and give up.
+// Goal:   who wants a name gets it behind all that wanted it before, and waits for nobody else; a
+//         job that waits is not started.
+// Method: jobs of one name and of others, which are started by hand.
 #include "store/name_order.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <future>
-#include <optional>
-
-#include "testing/event.h"
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace attndb::store {
 namespace {
 
-TEST(NameOrderTest, APlaceWaitsForThoseBeforeIt) {
-  NameOrder order;
-  std::optional<NameOrder::Place> first(order.Enter("t", "a"));
-  NameOrder::Place second = order.Enter("t", "a");
-  first->Await();
-  std::atomic<bool> is_given_up = false;
-  test::Event begun;
-  std::future<bool> passed = std::async(std::launch::async, [&] {
-    begun.Set();
-    second.Await();
-    return is_given_up.load();
-  });
-  begun.Await();
-  is_given_up = true;
-  first.reset();
-  EXPECT_TRUE(passed.get());
-  second.Await();  // Again, at once.
-}
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-TEST(NameOrderTest, OtherNamesDoNotWait) {
-  NameOrder order;
-  NameOrder::Place held = order.Enter("t", "a");
-  NameOrder::Place other_name = order.Enter("t", "b");
-  NameOrder::Place other_tenant = order.Enter("u", "a");
-  NameOrder::Place unnamed = order.Enter("t", "");
-  NameOrder::Place unnamed_too = order.Enter("t", "");
-  for (NameOrder::Place* const place : {&other_name, &other_tenant, &unnamed_too, &unnamed}) {
-    place->Await();
+class NameOrderTest : public ::testing::Test {
+ protected:
+  // Adds a job that keeps the name until Leave.
+  void Add(const std::string& label, const std::string& tenant, const std::string& name) {
+    order_.Add(tenant, name, [this, label](NameOrder::Place place) {
+      began_.push_back(label);
+      held_[label] = std::make_unique<NameOrder::Place>(std::move(place));
+    });
   }
+  // Runs all that was started.
+  void Run() {
+    while (!started_.empty()) {
+      const std::function<void()> next = std::move(started_.front());
+      started_.pop_front();
+      next();
+    }
+  }
+  void Leave(const std::string& label) { held_.erase(label); }
+
+  std::deque<std::function<void()>> started_;
+  std::vector<std::string> began_;
+  NameOrder order_{[this](std::function<void()> run) { started_.push_back(std::move(run)); }};
+  std::map<std::string, std::unique_ptr<NameOrder::Place>> held_;
+};
+
+TEST_F(NameOrderTest, AJobStartsWhenThoseBeforeItHaveGivenUpTheName) {
+  for (const char* label : {"1", "2", "3"}) Add(label, "t", "a");
+  EXPECT_EQ(started_.size(), 1u);
+  Run();
+  EXPECT_THAT(began_, ElementsAre("1"));
+  Leave("1");
+  EXPECT_EQ(started_.size(), 1u);
+  Add("4", "t", "a");
+  Run();
+  EXPECT_THAT(began_, ElementsAre("1", "2"));
+  for (const char* label : {"2", "3", "4"}) {
+    Leave(label);
+    Run();
+  }
+  EXPECT_THAT(began_, ElementsAre("1", "2", "3", "4"));
+  Add("5", "t", "a");
+  Run();
+  EXPECT_THAT(began_, ElementsAre("1", "2", "3", "4", "5"));
 }
 
-TEST(NameOrderTest, APlaceThatIsGivenUpUnawaitedHoldsNobodyUp) {
-  NameOrder order;
-  std::optional<NameOrder::Place> first(order.Enter("t", "a"));
-  { const NameOrder::Place middle = order.Enter("t", "a"); }
-  NameOrder::Place last = order.Enter("t", "a");
-  first.reset();
-  last.Await();
-  { const NameOrder::Place again = order.Enter("t", "a"); }
+TEST_F(NameOrderTest, OtherNamesDoNotWait) {
+  Add("held", "t", "a");
+  Run();
+  Add("other name", "t", "b");
+  Add("other tenant", "u", "a");
+  Add("unnamed", "t", "");
+  Add("unnamed too", "t", "");
+  EXPECT_EQ(started_.size(), 4u);
+  Run();
+  EXPECT_THAT(began_, ElementsAre("held", "other name", "other tenant", "unnamed", "unnamed too"));
+}
+
+TEST_F(NameOrderTest, AJobThatEndsGivesItsNameUp) {
+  order_.Add("t", "a", [](const NameOrder::Place&) {});
+  Run();
+  EXPECT_THAT(started_, IsEmpty());
+  Add("next", "t", "a");
+  Run();
+  EXPECT_THAT(began_, ElementsAre("next"));
 }
 
 }  // namespace

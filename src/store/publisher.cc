@@ -40,27 +40,27 @@ StoreRequest DetachedBehind(const StoreRequest& request, size_t num_entries) {
 
 }  // namespace
 
-Result<Stored> Publisher::Store(const StoreRequest& request) {
-  return StoreInPlace(request, nullptr);
-}
-
-Result<Stored> Publisher::StoreInPlace(const StoreRequest& asked, NameOrder::Place* place) {
+Result<Stored> Publisher::Store(const StoreRequest& asked) {
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   std::optional<StoreRequest> detached = Detached(asked, kMinShare - 1);
   const StoreRequest& request = detached ? *detached : asked;
-  Result<Stored> stored = StoreOnce(request, place);
+  Result<Stored> stored = StoreOrMakeRoom(request);
   const StatusCode code = stored.status().code();
   if (code == StatusCode::kCorruption || code == StatusCode::kFailedPrecondition) {
     const std::optional<StoreRequest> whole = WithoutLost(request);
-    return whole ? StoreOnce(*whole, place) : stored;
+    return whole ? StoreOrMakeRoom(*whole) : stored;
   }
-  if (code != StatusCode::kResourceExhausted) return stored;
-  MakeRoom(request);
-  stored = StoreOnce(request, place);
-  if (stored.status().code() != StatusCode::kResourceExhausted || detached) return stored;
+  if (code != StatusCode::kResourceExhausted || detached) return stored;
   // What shares no segment with others lets go all that they do not use.
   detached = Detached(asked, UINT64_MAX);
-  return detached ? StoreOnce(*detached, place) : stored;
+  return detached ? StoreOnce(*detached) : stored;
+}
+
+Result<Stored> Publisher::StoreOrMakeRoom(const StoreRequest& request) {
+  Result<Stored> stored = StoreOnce(request);
+  if (stored.status().code() != StatusCode::kResourceExhausted) return stored;
+  MakeRoom(request);
+  return StoreOnce(request);
 }
 
 bool Publisher::SharesPart(const std::string& tenant, ContextId base,
@@ -147,19 +147,19 @@ void Publisher::Abandon(std::span<const SegmentRecord> sealed) {
 }
 
 void Publisher::StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done) {
-  MutexLock lock(&adding_);
-  auto place =
-      std::make_shared<NameOrder::Place>(order_.Enter(request.tenant, request.options.name));
-  writers_.Add([this, request = std::move(request), place = std::move(place),
-                done = std::move(done)]() mutable {
-    Result<Stored> stored = StoreInPlace(request, place.get());
-    place.reset();
-    request = {};  // Before anybody is told, so that nothing is held for it any more.
-    done(std::move(stored));
-  });
+  const std::string tenant = request.tenant;
+  const std::string name = request.options.name;
+  order_.Add(tenant, name,
+             [this, request = std::move(request),
+              done = std::move(done)](std::optional<NameOrder::Place> place) mutable {
+               Result<Stored> stored = Store(request);
+               place.reset();
+               request = {};  // Before anybody is told, so that nothing is held for it any more.
+               done(std::move(stored));
+             });
 }
 
-Result<Stored> Publisher::StoreOnce(const StoreRequest& request, NameOrder::Place* place) {
+Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   ATTNDB_RETURN_IF_ERROR(parts_.commits->Expire());
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant,
                           parts_.catalog->owners()->EnsureTenant(request.tenant));
@@ -177,7 +177,6 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request, NameOrder::Plac
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelId model, parts_.catalog->owners()->EnsureModel(request.spec));
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<Sealed> sealed, SealTail(request, model));
-  if (place != nullptr) place->Await();
   Stored stored;
   {
     MutexLock lock(parts_.commits->mutex());

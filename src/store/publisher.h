@@ -56,13 +56,14 @@ class Publisher {
   };
 
   // The destructor waits for what StoreLater was asked for.
-  explicit Publisher(const Parts& parts) : parts_(parts) {}
+  explicit Publisher(const Parts& parts)
+      : parts_(parts), order_([this](auto job) { writers_.Add(std::move(job)); }) {}
 
   // Durable when it returns. What it merged is held by who has the request's chain: see
   // Uses::Sweep.
-  Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
+  Result<Stored> Store(const StoreRequest& asked) ATTNDB_EXCLUDES(parts_.commits->mutex());
   // The same in a thread of the publisher's, which calls `done` in the end. Stores that were asked
-  // for here under one name are published in the order of the calls.
+  // for here under one name are done one after another, in the order of the calls.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
   // Writes the request's tail as a segment that no commit names yet: a later request has it among
   // `sealed`, at the end of its chain, or it is abandoned. REQUIRES: there is a tail.
@@ -113,11 +114,10 @@ class Publisher {
     ModelId model;
   };
 
-  // `place`: among those who want the name; null: none, and it takes the name when it comes.
-  Result<Stored> StoreInPlace(const StoreRequest& request, NameOrder::Place* place)
+  // Tries StoreOnce again behind MakeRoom if there was no room.
+  Result<Stored> StoreOrMakeRoom(const StoreRequest& request)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
-  Result<Stored> StoreOnce(const StoreRequest& request, NameOrder::Place* place)
-      ATTNDB_EXCLUDES(parts_.commits->mutex());
+  Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
   Result<bool> IsCutAlike(const StoreRequest& request) const;
   // Checks, before anything is written, what can be refused by then: as CheckStore.
   Status CheckRequest(const StoreRequest& request, const Tenant& tenant)
@@ -137,14 +137,15 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Checks that the name may be given to what is to be stored.
   Status CheckName(const Tenant& tenant, const StoreRequest& request) const;
-  // Looks whether the files of all segments are there, before what has them is called durable: a
-  // segment that is open goes on without. Quarantines those that lack some. Errors: kCorruption.
+  // Checks that the files of all segments exist, and quarantines segments that lack some. An open
+  // segment can still be read after its files were removed, so a Store must check before it reports
+  // success. Errors: kCorruption.
   Status CheckFiles(std::span<const storage::ChainEntry> chain) const;
-  // The same of the base's own segments, which take the place of those that the request has. Where
-  // these are lost they do not.
+  // Does the same for the base's own segments, which replace those that the request has. If a file
+  // of the base is missing, the request keeps its own segments.
   void CheckBase(const StoreRequest& request) const;
-  // The request with all from its first segment that is damaged on in its tail instead: rows that
-  // are in memory are written anew. Nothing: none is, or there is no tail.
+  // Returns a copy of the request whose tail begins at the first damaged segment, so that these
+  // rows are written again. Returns nothing if no segment is damaged or if the request has no tail.
   std::optional<StoreRequest> WithoutLost(const StoreRequest& request) const;
   // The request with the last of what it shares in its tail instead, if SharesPart. Else nothing.
   std::optional<StoreRequest> Detached(const StoreRequest& request, uint64_t most_tokens) const;
@@ -153,9 +154,6 @@ class Publisher {
 
   const Parts parts_;
   NameOrder order_;
-  // Jobs are added in the order of their places, so that one which has begun waits for none that
-  // has not. Taken before all other mutexes.
-  Mutex adding_;
   Writers writers_;  // The last: their jobs use all others until they have ended.
 };
 

@@ -1,9 +1,11 @@
 // Goal:   who finds no room waits for what is about to give some: for who reads a segment that was
-//         dropped, for its removal, and for a merge under way.
+//         dropped, for its removal, and for a merge under way. A Store that waits for its name
+//         holds up none of another name.
 // Method: a quota that is full; a job of the background, or a Compact in another thread, that goes
 //         on for a while when the call has begun.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -119,6 +121,42 @@ TEST_F(PublisherWaitsTest, AStoreWaitsForWhatIsBeingRemoved) {
   DropUnderAReader();
   removing_.Await();  // Its reader has let go, and it has not gone yet.
   ATTNDB_EXPECT_OK(StoreSmall());
+}
+
+TEST_F(PublisherWaitsTest, StoresThatWaitForTheirNameHoldUpNoOthers) {
+  std::atomic<bool> is_first = true;
+  files_.before = [&](std::string_view call, const std::string&) {
+    if (call == "CreateNew" && is_first.exchange(false)) {
+      begun_.Set();
+      go_.Await();
+    }
+    return Status::Ok();
+  };
+  constexpr uint64_t kNum = Writers::kMaxThreads;
+  std::atomic<uint64_t> num_stored = 0;
+  test::Event all_stored, other_stored;
+  for (uint64_t tail = 0; tail < kNum; ++tail) {
+    MakeTail(tail, 1);
+    store_->publisher()->StoreLater(Behind({}, tail, {.name = "x", .replace = true}),
+                                    [&](const Result<Stored>& stored) {
+                                      ATTNDB_EXPECT_OK(stored.status());
+                                      if (num_stored.fetch_add(1) + 1 == kNum) all_stored.Set();
+                                    });
+    if (tail == 0) begun_.Await();
+  }
+  StoreRequest other = Behind({}, kNum, {.name = "x"});
+  other.tenant = "u";
+  store_->publisher()->StoreLater(std::move(other), [&](const Result<Stored>& stored) {
+    ATTNDB_EXPECT_OK(stored.status());
+    other_stored.Set();
+  });
+  other_stored.Await();
+  EXPECT_EQ(num_stored.load(), 0u);
+  go_.Set();
+  all_stored.Await();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const WholeContext last,
+                              store_->lookup()->OpenNamed("t", spec_, "x", 0));
+  EXPECT_EQ(last.chain.tokens, Tokens({kNum - 1}));
 }
 
 TEST_F(PublisherWaitsTest, WhatIsToBeStoredIsCheckedWhenTheyHaveEnded) {

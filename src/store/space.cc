@@ -44,19 +44,20 @@ Result<Space::Victims> Space::Evictable(EvictionRequest request, ContextId in_us
   return Victims{std::move(evictions.contexts), evictions.freed_bytes};
 }
 
-Status Space::CheckQuota(TenantId id, uint64_t new_bytes) const {
+Status Space::CheckQuota(TenantId id, uint64_t new_bytes, uint64_t freed_bytes) const {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->owners()->GetTenant(id));
   if (tenant.quota_bytes == 0) return Status::Ok();
   ATTNDB_ASSIGN_OR_RETURN(const CatalogStats stats, catalog_->Stats(id));
-  if (stats.file_bytes + new_bytes <= tenant.quota_bytes) return Status::Ok();
+  const uint64_t kept_bytes = stats.file_bytes - std::min(stats.file_bytes, freed_bytes);
+  if (kept_bytes + new_bytes <= tenant.quota_bytes) return Status::Ok();
   return Status::FailedPrecondition("tenant '" + tenant.name + "': no room in the quota of " +
                                     FormatBytes(tenant.quota_bytes));
 }
 
-Status Space::CheckDisk(uint64_t new_bytes) const {
+Status Space::CheckDisk(uint64_t new_bytes, uint64_t freed_bytes) const {
   constexpr uint64_t kShare = 2;  // An object takes at most half of what is free.
   const Result<uint64_t> free_bytes = settings_->file_system->FreeBytes(settings_->segments_dir);
-  if (!free_bytes.ok() || new_bytes <= *free_bytes / kShare) return Status::Ok();
+  if (!free_bytes.ok() || new_bytes <= (*free_bytes + freed_bytes) / kShare) return Status::Ok();
   return Status::FailedPrecondition(settings_->segments_dir + ": " + FormatBytes(*free_bytes) +
                                     " are free, too few for an object of " +
                                     FormatBytes(new_bytes));

@@ -39,11 +39,12 @@ class Space {
   // Errors: kResourceExhausted (the disk lacks room for so many bytes of K and V, even if all
   //         derived objects go).
   Status CheckDiskForStore(uint64_t kv_bytes) const;
+  // `freed_bytes` are in use, and go for the new ones.
   // Errors: kFailedPrecondition (`new_bytes` more do not fit into the tenant's quota: nothing is
   //         evicted for a derived object).
-  Status CheckQuota(TenantId id, uint64_t new_bytes) const;
+  Status CheckQuota(TenantId id, uint64_t new_bytes, uint64_t freed_bytes = 0) const;
   // Errors: kFailedPrecondition (`new_bytes` more would leave too little of the disk for Stores).
-  Status CheckDisk(uint64_t new_bytes) const;
+  Status CheckDisk(uint64_t new_bytes, uint64_t freed_bytes = 0) const;
   // Whether the disk may be too full for a Store of so many bytes of K and V.
   bool IsDiskFull(uint64_t kv_bytes) const;
 

@@ -9,12 +9,16 @@ namespace attndb::store {
 
 void Writers::Add(std::function<void()> job) {
   MutexLock lock(&mutex_);
-  ATTNDB_CHECK(!finishing_);
-  if (num_idle_ < jobs_.size() + 1 && threads_.size() < kMaxThreads) {
+  ATTNDB_CHECK(!finishing_ ||
+               num_running_ > 0);  // The thread of a job that runs does this one too.
+  if (!finishing_ && num_idle_ < jobs_.size() + 1 && num_threads_ < kMaxThreads) {
     std::thread thread = TryStartThread([this] { Run(); });
-    if (thread.joinable()) threads_.push_back(std::move(thread));
+    if (thread.joinable()) {
+      threads_.push_back(std::move(thread));
+      ++num_threads_;
+    }
   }
-  if (threads_.empty()) {
+  if (num_threads_ == 0) {
     lock.Unlock();
     return job();
   }
@@ -31,10 +35,12 @@ void Writers::Run() {
     if (jobs_.empty()) return;
     std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
+    ++num_running_;
     lock.Unlock();
     job();
     job = nullptr;
     lock.Lock();
+    --num_running_;
   }
 }
 

@@ -4,7 +4,8 @@
 // A thread starts when a job comes and no thread is idle, so that a program that adds none has
 // none. Where the system starts none, and there is none, Add does the job itself.
 //
-// Threads: thread-safe. A job may add others, and may wait for earlier ones.
+// Threads: thread-safe. A job may add others, and may wait for earlier ones, but each job that
+//          waits takes a thread.
 #ifndef ATTNDB_STORE_WRITERS_H_
 #define ATTNDB_STORE_WRITERS_H_
 
@@ -28,7 +29,7 @@ class Writers {
   Writers(const Writers&) = delete;
   Writers& operator=(const Writers&) = delete;
 
-  // REQUIRES: Finish was not called.
+  // REQUIRES: Finish was not called, unless a job calls this.
   void Add(std::function<void()> job) ATTNDB_EXCLUDES(mutex_);
   // Returns when all jobs are done and all threads have ended.
   void Finish() ATTNDB_EXCLUDES(mutex_);
@@ -40,7 +41,9 @@ class Writers {
   CondVar changed_;
   std::deque<std::function<void()>> jobs_ ATTNDB_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ ATTNDB_GUARDED_BY(mutex_);
+  size_t num_threads_ ATTNDB_GUARDED_BY(mutex_) = 0;  // That were started.
   size_t num_idle_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  size_t num_running_ ATTNDB_GUARDED_BY(mutex_) = 0;  // Jobs in these threads.
   bool finishing_ ATTNDB_GUARDED_BY(mutex_) = false;
 };
 

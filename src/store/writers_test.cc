@@ -96,6 +96,23 @@ TEST(WritersTest, WhatAJobHoldsMayAddAJobWhenItGoes) {
   done->get_future().wait();
 }
 
+TEST(WritersTest, AJobMayAddAnotherWhileFinishWaits) {
+  std::atomic<int> num_done = 0;
+  std::promise<void> go;
+  {
+    Writers writers;
+    writers.Add([&, told = go.get_future().share()] {
+      told.wait();
+      writers.Add([&] {
+        num_done.fetch_add(1);
+        writers.Add([&] { num_done.fetch_add(1); });
+      });
+    });
+    go.set_value();
+  }
+  EXPECT_EQ(num_done.load(), 2);
+}
+
 TEST(WritersTest, WithoutAThreadAJobMayAddAnother) {
   const test::NoThreads none;
   bool is_done = false;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kFormat = "attndb.kv";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kNotePrefix = "note.";
-// A note to builds that do not know it.
+// Older builds keep this key as an ordinary note.
 constexpr std::string_view kTextLayoutKey = "note.attndb_text_layout";
 constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As a session.
 constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As SessionOptions.
@@ -168,7 +168,10 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
     ATTNDB_ASSIGN_OR_RETURN(contents.layers, ParseLayerList(*captured, contents.spec.num_layers()));
   }
   if (const auto text = metadata.Find(std::string(kTextLayoutKey))) {
-    ATTNDB_ASSIGN_OR_RETURN(contents.text_layout, TextLayout::Parse(*text));
+    // A layout that this build can't read counts as unknown, here as in the catalog: a later
+    // version may have written it.
+    Result<TextLayout> layout = TextLayout::Parse(*text);
+    if (layout.ok()) contents.text_layout = *std::move(layout);
   }
   ATTNDB_ASSIGN_OR_RETURN(contents.notes, metadata.Notes());
   return contents;
@@ -309,7 +312,8 @@ Result<KvSchema> ParseKvSchema(const SafetensorsHeader& header) {
   ATTNDB_ASSIGN_OR_RETURN(schema.tokens, TakeTokens(&tensors));
   schema.num_tokens = schema.tokens.shape[0];
   ATTNDB_RETURN_IF_ERROR(store::CheckCuts(schema.contents.cuts, schema.num_tokens));
-  ATTNDB_RETURN_IF_ERROR(schema.contents.text_layout.Validate(schema.num_tokens));
+  TextLayout& layout = schema.contents.text_layout;
+  if (!layout.Validate(schema.num_tokens).ok()) layout = TextLayout();
   const std::vector<LayerId>& layers = schema.contents.layers;
   const bool has_queries = tensors.Has(TensorName(layers.front(), 'q'));
   std::optional<uint64_t> num_queries;  // The same in all layers.

@@ -119,8 +119,6 @@ TEST(KvSchemaTest, MetadataThatContradictsIsRefusedByKey) {
   expect("cuts", "6:1-3;6:3-4", "cut 1 is at 6, after one at 6");
   expect("cuts", "60:1-3", "cut 0 is at 60 of 10 tokens");
   expect("cuts", "6:1-3;", "cuts is '6:1-3;', expected AT:BEGIN-END");
-  expect("note.attndb_text_layout", "novel", "text is 'novel', expected raw, document");
-  expect("note.attndb_text_layout", "document user:2-11", "tokens 2 to 11");
   expect("num_layers", "3", "layers has 2 entries, expected 3");
   expect("layers", "[]", "layers has 0 entries, expected 2");
   expect("layers", nullptr, "__metadata__ has no layers");
@@ -129,6 +127,18 @@ TEST(KvSchemaTest, MetadataThatContradictsIsRefusedByKey) {
   }
   expect("captured_layers", "0", "the file has the unknown tensor 'layers.1.k'");
   expect("extra", "x", "__metadata__ has the unknown key 'extra'");
+}
+
+// A later version may know more forms than this one, and more roles.
+TEST(KvSchemaTest, ATextLayoutThatCanNotBeReadIsUnknown) {
+  SafetensorsHeader header = Header();
+  for (const char* layout :
+       {"novel", "novel user:2-5", "document narrator:2-5", "", "document user:2-11"}) {
+    header.metadata["note.attndb_text_layout"] = layout;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const KvSchema schema, ParseKvSchema(header));
+    EXPECT_EQ(schema.contents.text_layout, TextLayout()) << layout;
+    EXPECT_EQ(schema.contents.notes, Contents().notes) << layout;
+  }
 }
 
 TEST(KvSchemaTest, TensorsThatContradictAreRefusedByName) {

@@ -1,6 +1,8 @@
 #include "store/catalog/catalog_contexts.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -28,6 +30,25 @@ uint64_t RetainedBytes(const ChainSegment& item) {
   if (segment.num_tokens <= item.num_tokens_kept) return 0;
   return segment.kv_bytes / segment.num_tokens * (segment.num_tokens - item.num_tokens_kept);
 }
+
+#define ATTNDB_SELECT_BY_EXPIRY                   \
+  "SELECT " ATTNDB_CONTEXT_COLUMNS                \
+  " FROM contexts INDEXED BY contexts_by_expiry " \
+  "WHERE ttl_s IS NOT NULL AND NOT pinned AND last_access_us + ttl_s * 1000000 "
+
+// The rows of contexts that have expired: by the dates that they have, and those whose dates lie
+// ahead of a clock that is `behind`. Null: no date lies ahead.
+std::vector<Query> ExpiredRows(SqliteDatabase* database, int64_t now_us, const BehindTime* behind) {
+  std::vector<Query> queries;
+  queries.push_back(database->Select(ATTNDB_SELECT_BY_EXPIRY "<= ?", now_us));
+  if (behind == nullptr) return queries;
+  queries.push_back(database->Select(ATTNDB_SELECT_BY_EXPIRY
+                                     "> ?1 AND last_access_us > ?2 AND ?3 + ttl_s * 1000000 <= ?1",
+                                     now_us, behind->newest_us, behind->first_us - 1));
+  return queries;
+}
+
+#undef ATTNDB_SELECT_BY_EXPIRY
 
 // Contexts with their segments, of which each is read once.
 class Describer {
@@ -263,19 +284,20 @@ Result<DropOutcome> CatalogContexts::Drop(TenantId tenant, ContextId context) {
 Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
   const std::unordered_set<ContextId> used(in_use.begin(), in_use.end());
   MutexLock lock(core_->mutex());
+  const bool must_lift = core_->SeeUses().must_lift();
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
-  ATTNDB_ASSIGN_OR_RETURN(
-      std::vector<ContextRow> rows,
-      ReadAll<ContextRow>(
-          core_->database()->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
-                                    " FROM contexts INDEXED BY contexts_by_expiry "
-                                    "WHERE ttl_s IS NOT NULL AND NOT pinned "
-                                    "AND last_access_us + ttl_s * 1000000 <= ? ORDER BY id DESC",
-                                    core_->ExpiryNow()),
-          ReadContext));
+  std::vector<ContextRow> rows;
+  for (Query& query :
+       ExpiredRows(core_->database(), core_->ExpiryNow(), core_->SeeUses().FindBehind())) {
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRow> some,
+                            ReadAll<ContextRow>(std::move(query), ReadContext));
+    std::ranges::move(some, std::back_inserter(rows));
+  }
   std::erase_if(rows, [&](const ContextRow& row) { return used.contains(row.record.id); });
+  // Newest first (prefix_index.h, invariants).
+  std::ranges::sort(rows, std::greater(), [](const ContextRow& row) { return row.record.id; });
   DropOutcome outcome;
-  if (rows.empty() && !core_->SeeUses().has_ahead()) return outcome;
+  if (rows.empty() && !must_lift) return outcome;
   std::vector<SegmentId> released;
   for (ContextRow& row : rows) {
     ATTNDB_RETURN_IF_ERROR(DropContext(core_->database(), row, &released));
@@ -290,21 +312,20 @@ Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
 Result<bool> CatalogContexts::AnyExpired() const {
   const int64_t now = core_->ExpiryNow();
   MutexLock lock(core_->mutex());
-  // Dates that lie ahead are put right by Expire, which then finds what has expired by these.
-  if (core_->SeeUses().has_ahead() && !core_->options().read_only) return true;
+  // Expire changes the dates, and then finds what has expired by these.
+  if (core_->SeeUses().must_lift() && !core_->options().read_only) return true;
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
-  Query query = core_->database()->Select(
-      "SELECT id, last_access_us, ttl_s FROM contexts INDEXED BY contexts_by_expiry "
-      "WHERE ttl_s IS NOT NULL AND NOT pinned "
-      "AND last_access_us + ttl_s * 1000000 <= ?",
-      now);
-  while (true) {
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (!found) return false;
-    const int64_t last_access =
-        core_->LastAccess(static_cast<ContextId>(query.Int(0)), query.Int(1));
-    if (IsExpired(/*pinned=*/false, query.OptionalInt(2), last_access, now)) return true;
+  for (Query& query : ExpiredRows(core_->database(), now, core_->SeeUses().FindBehind())) {
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+      if (!found) break;
+      ATTNDB_ASSIGN_OR_RETURN(const ContextRow row, ReadContext(query));
+      const ContextRecord& record = row.record;
+      const int64_t last_access = core_->LastAccess(record.id, record.last_access_us);
+      if (IsExpired(/*pinned=*/false, record.ttl_seconds, last_access, now)) return true;
+    }
   }
+  return false;
 }
 
 }  // namespace attndb::store

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/clock.h"
 #include "store/catalog/catalog_rows.h"
@@ -126,7 +127,9 @@ Status CatalogCore::LoadMeta() {
 void CatalogCore::SeeLatestUse() {
   if (options_.read_only) return;  // Another process writes the dates, and puts them right.
   const Result<int64_t> latest_us = LatestUse(database_.get());
-  if (latest_us.ok()) uses_.Begin(*latest_us, Now());
+  if (!latest_us.ok()) return;
+  const Result<std::optional<BehindTime>> behind = LoadBehind(database_.get());
+  uses_.Begin(*latest_us, Now(), behind.ok() ? *behind : std::nullopt);
 }
 
 // What the process before kept for its sessions, which are gone.
@@ -168,12 +171,14 @@ Result<Transaction> CatalogCore::BeginWrite() {
   }
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
                           Transaction::Begin(database_.get(), Transaction::Kind::kWrite));
-  ATTNDB_RETURN_IF_ERROR(SeeUses().Write(database_.get()));
+  uses_.SeeClock(Now());
+  ATTNDB_RETURN_IF_ERROR(uses_.Write(database_.get()));
   return transaction;
 }
 
 Status CatalogCore::Commit(Transaction* transaction) {
   auto log = SqliteDatabase::LogState::kHolds;
+  ATTNDB_RETURN_IF_ERROR(uses_.WriteBehind(database_.get()));
   ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log));
   uses_.Clear();
   log_is_copied_ = log == SqliteDatabase::LogState::kCopied;
@@ -245,11 +250,7 @@ int64_t CatalogCore::ExpiryNow() const {
   return is_believed ? options_.clock() : borne_out_.Now(Now(), SinceBoot());
 }
 
-int64_t CatalogCore::GiveDate() {
-  const int64_t now_us = Now();
-  uses_.NoteGiven(now_us);
-  return now_us;
-}
+int64_t CatalogCore::GiveDate() { return uses_.Give(Now()); }
 
 const UseDates& CatalogCore::SeeUses() {
   uses_.SeeClock(Now());
@@ -281,8 +282,8 @@ Status CatalogCore::FlushTouches() {
   return Commit(&transaction);
 }
 
-int64_t CatalogCore::LastAccess(ContextId context, int64_t stored_us) const {
-  return uses_.DateOf(context, stored_us, Now());
+int64_t CatalogCore::LastAccess(ContextId context, int64_t stored_us) {
+  return SeeUses().DateOf(context, stored_us, Now());
 }
 
 }  // namespace attndb::store

@@ -69,7 +69,7 @@ class CatalogCore {
   // of them go, which could not be had back.
   int64_t ExpiryNow() const;
   // The row's access time, or a later one that is noted; none that lies ahead of the clock.
-  int64_t LastAccess(ContextId context, int64_t stored_us) const ATTNDB_REQUIRES(mutex_);
+  int64_t LastAccess(ContextId context, int64_t stored_us) ATTNDB_REQUIRES(mutex_);
   // As CatalogContexts::Touch.
   void Touch(ContextId context) ATTNDB_EXCLUDES(mutex_);
   // As Catalog.

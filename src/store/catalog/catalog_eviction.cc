@@ -16,45 +16,63 @@ namespace {
 constexpr size_t kMaxEvictions = 100'000;  // Contexts that one Store evicts at most.
 
 // Contexts in the order of their last use, of two alike the older one first. Uses that are noted
-// and not written yet are later than those of the rows: such a context waits until the rows have
-// come to its time.
+// and not written yet are no earlier than those of rows: such a context waits until the rows have
+// come to its time, in the last range of dates.
 class LeastRecentlyUsed {
  public:
-  // `rows`: last_access_us and id, ascending. `uses` must outlive this.
-  LeastRecentlyUsed(Query rows, const UseDates& uses) : rows_(std::move(rows)), uses_(uses) {}
+  // `database` and `uses` must outlive this.
+  LeastRecentlyUsed(SqliteDatabase* database, TenantId tenant, const UseDates& uses)
+      : database_(database), tenant_(tenant), uses_(uses), ranges_(uses.RangesByUse()) {}
 
   // kNone: there are no more.
   Result<ContextId> Next() {
     while (true) {
-      if (!row_.has_value() && !at_end_) ATTNDB_RETURN_IF_ERROR(Read());
-      if (!noted_.empty() && (at_end_ || noted_.top() < *row_)) {
-        const Access access = noted_.top();
+      if (!row_.has_value()) ATTNDB_RETURN_IF_ERROR(Read());
+      const bool is_last = next_range_ == ranges_.size();
+      if (!noted_.empty() && (!row_.has_value() || (is_last && noted_.top() < *row_))) {
+        const ContextId context = noted_.top().second;
         noted_.pop();
-        return static_cast<ContextId>(access.second);
+        return context;
       }
-      if (at_end_) return ContextId::kNone;
-      const auto [time_us, id] = *std::exchange(row_, std::nullopt);
-      const auto context = static_cast<ContextId>(id);
+      if (!row_.has_value()) return ContextId::kNone;
+      const auto [time_us, context] = *std::exchange(row_, std::nullopt);
       const int64_t* const noted_us = uses_.FindNoted(context);
-      if (noted_us == nullptr || *noted_us <= time_us) return context;
-      noted_.emplace(*noted_us, id);
+      if (noted_us == nullptr || (is_last && *noted_us <= time_us)) return context;
+      noted_.emplace(*noted_us, context);
     }
   }
 
  private:
-  using Access = std::pair<int64_t, int64_t>;  // Time and context.
+  using Access = std::pair<int64_t, ContextId>;  // Time and context.
 
+  // Leaves row_ empty once all rows of all ranges were read.
   Status Read() {
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, rows_.Step());
-    at_end_ = !found;
-    if (found) row_ = Access(uses_.DateOfRow(rows_.Int(0)), rows_.Int(1));
+    while (rows_.has_value() || next_range_ < ranges_.size()) {
+      if (!rows_.has_value()) {
+        const auto [first_us, last_us] = ranges_[next_range_++];
+        rows_.emplace(
+            database_->Select("SELECT last_access_us, id FROM contexts INDEXED BY "
+                              "contexts_by_access WHERE tenant = ? AND NOT pinned "
+                              "AND last_access_us BETWEEN ? AND ? ORDER BY last_access_us, id",
+                              tenant_, first_us, last_us));
+      }
+      ATTNDB_ASSIGN_OR_RETURN(const bool found, rows_->Step());
+      if (found) {
+        row_ = Access(rows_->Int(0), static_cast<ContextId>(rows_->Int(1)));
+        return {};
+      }
+      rows_.reset();
+    }
     return {};
   }
 
-  Query rows_;
+  SqliteDatabase* const database_;
+  const TenantId tenant_;
   const UseDates& uses_;
-  bool at_end_ = false;
-  std::optional<Access> row_;  // Read, and not given yet.
+  const std::vector<UseDates::Range> ranges_;
+  size_t next_range_ = 0;
+  std::optional<Query> rows_;  // The range before next_range_.
+  std::optional<Access> row_;  // It was read, and not given yet.
   std::priority_queue<Access, std::vector<Access>, std::greater<>> noted_;
 };
 
@@ -82,12 +100,7 @@ Result<SegmentShare> LoadShare(SqliteDatabase* database, SegmentId segment, bool
 Result<Evictions> CatalogContexts::ChooseEvictions(const EvictionRequest& request) const {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
-  LeastRecentlyUsed oldest(
-      core_->database()->Select(
-          "SELECT last_access_us, id FROM contexts INDEXED BY contexts_by_access "
-          "WHERE tenant = ? AND NOT pinned ORDER BY last_access_us, id",
-          request.tenant),
-      core_->SeeUses());
+  LeastRecentlyUsed oldest(core_->database(), request.tenant, core_->SeeUses());
   Evictions evictions;
   std::unordered_map<SegmentId, SegmentShare> shares;
   while (evictions.freed_bytes < request.missing_bytes &&

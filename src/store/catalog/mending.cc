@@ -49,7 +49,8 @@ bool IsAlike(const History& history, const Mend& mend, uint64_t num_tokens) {
   const auto begins = [num_tokens](std::span<const TokenId> tokens) {
     return tokens.first(static_cast<size_t>(num_tokens));
   };
-  return num_tokens <= mend.tokens.size() &&
+  // A damaged catalog may have a longer chain than the context has tokens.
+  return num_tokens <= std::min(mend.tokens.size(), history.tokens.size()) &&
          std::ranges::equal(begins(history.tokens), begins(mend.tokens)) &&
          CutsWithin(history.cuts, num_tokens) ==
              CutsWithin({mend.cuts.begin(), mend.cuts.end()}, num_tokens);

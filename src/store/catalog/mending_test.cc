@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "store/catalog/catalog_test_util.h"
@@ -70,6 +71,26 @@ TEST_F(MendingTest, TheEndOfTheDamageHasToBeAlike) {
   tokens.push_back(7);
   harness_.MustPublish(tokens, {.name = "other"});
   EXPECT_THAT(Damaged(), ElementsAre("a", "b"));
+}
+
+// A damaged catalog: its chain has more tokens than the context.
+TEST_F(MendingTest, AContextOfALongerChainStaysDamaged) {
+  const ContextId d =
+      harness_.MustPublish(Range(0, 70), {.name = "d", .base = a_, .num_shared = 70});
+  ASSERT_EQ(ChainOf(d), (Chain{{1, 70}}));
+  Quarantine(1);
+  const auto use = [&](const char* num_tokens) {
+    harness_.Close();
+    ChangeRows(harness_.path(), "UPDATE chain SET num_tokens_used = " + std::string(num_tokens) +
+                                    " WHERE context = " + std::to_string(static_cast<int64_t>(d)));
+    harness_.Reopen();
+  };
+  use("100");
+  harness_.MustPublish(Range(0, 105));
+  EXPECT_THAT(Damaged(), ElementsAre("d"));
+  use("70");
+  harness_.MustPublish(Range(0, 106));
+  EXPECT_THAT(Damaged(), IsEmpty());
 }
 
 TEST_F(MendingTest, TokensThatAreSoundAreNotReplaced) {

@@ -1,23 +1,31 @@
 // When contexts were last used: uses that are noted and not written yet, and dates that lie ahead
 // of the clock.
 //
-// A clock may run ahead for a while, and be set right. Dates that it gave meanwhile are none: such
-// a context would outlive its time to live, and would be evicted after all others. They count as
-// the moment when the clock was first seen behind them, in their own order. The next write of the
-// catalog puts that into the rows. A use and a time to live from then on count from the clock.
+// Such a date has two explanations: the clock ran ahead when it gave the date, or the clock is
+// behind now. Nothing tells them apart, so that both must end well:
+// - A row keeps the date that lies ahead. Until the clock has passed the date, the row counts as
+//   used when the clock was first seen behind. Expiry and the order of eviction go by that.
+// - A use counts from the clock, behind all dates that lie ahead. The catalog remembers between
+//   which dates the clock gave such dates.
+// - Once the clock has passed all dates that lay ahead, it may have been behind until then. The
+//   dates that it gave meanwhile become the current time; their order stays.
 //
-// Limits:  a pinned context expires never and is not evicted: its date is put right when it is used
-//          or unpinned.
+// Limits:  a long rest and a clock that is behind by less than before look alike: a context that
+//          lies ahead can expire by either.
 // Units:   microseconds since the Unix epoch.
 // Errors:  those of SQLite.
 // Threads: thread-compatible. Changes of rows happen inside the caller's transaction.
+// Source:  docs/formats/catalog.md, "Uses under a clock that is behind".
 #ifndef ATTNDB_STORE_CATALOG_USE_DATES_H_
 #define ATTNDB_STORE_CATALOG_USE_DATES_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "attndb/result.h"
 #include "attndb/status.h"
@@ -31,43 +39,72 @@ namespace attndb::store {
 // Cost: O(tenants * log of all).
 Result<int64_t> LatestUse(SqliteDatabase* database);
 
+// The time in which the clock is behind dates that were given.
+struct BehindTime {
+  int64_t first_us = 0;   // The clock gave dates from here
+  int64_t newest_us = 0;  // to here since it was first seen behind.
+  int64_t ahead_us = 0;   // The latest date that lies ahead.
+
+  friend bool operator==(const BehindTime&, const BehindTime&) = default;
+};
+
+// Reads what UseDates::WriteBehind wrote. Nothing: there is none, or no clock gave it.
+Result<std::optional<BehindTime>> LoadBehind(SqliteDatabase* database);
+
 class UseDates {
  public:
+  // Dates of rows, from the first to the second.
+  using Range = std::pair<int64_t, int64_t>;
+
   // `latest_us`: the latest use that the catalog has, as far as it is known.
-  void Begin(int64_t latest_us, int64_t now_us);
+  void Begin(int64_t latest_us, int64_t now_us, const std::optional<BehindTime>& behind = {});
   // Looks whether the clock is behind dates that were given.
   void SeeClock(int64_t now_us);
   // The context is used now.
   void Note(ContextId context, int64_t now_us);
-  // A row is written with this date.
-  void NoteGiven(int64_t now_us);
+  // The date for a row that is written now.
+  int64_t Give(int64_t now_us);
 
-  // When the context was last used, of which the row says `stored_us`.
+  // When the context was last used. The row says `stored_us`.
   int64_t DateOf(ContextId context, int64_t stored_us, int64_t now_us) const;
-  // The same of a context that is not noted, for an order: it rises with `stored_us`.
+  // The same of a context that is not noted.
   int64_t DateOfRow(int64_t stored_us) const;
+  // All dates of rows, in ranges: the contexts of an earlier range were used earlier. Contexts that
+  // are noted were used after all others.
+  std::vector<Range> RangesByUse() const;
   // The date that is noted; null if there is none.
   const int64_t* FindNoted(ContextId context) const;
   size_t num_noted() const { return noted_us_.size(); }
-  // Whether rows may have dates that lie ahead.
-  bool has_ahead() const { return row_limit_us_ != kNever; }
-  bool is_written() const { return noted_us_.empty() && !has_ahead(); }
+  // Rows with a later date than `newest_us` lie ahead of the clock. Null: none do.
+  const BehindTime* FindBehind() const { return behind_ && !lift_us_ ? &*behind_ : nullptr; }
+  // Whether the next write changes the dates of rows that were used while the clock was behind.
+  bool must_lift() const { return lift_us_.has_value(); }
+  bool is_written() const { return noted_us_.empty() && !lift_us_ && behind_ == written_; }
 
-  // Puts all of it into the rows: dates that lie ahead first, then what is noted.
-  Status Write(SqliteDatabase* database) const;
-  // The transaction of Write is durable.
+  // Writes what is noted, and the dates of rows that must_lift tells of.
+  Status Write(SqliteDatabase* database);
+  // Writes the time in which the clock was behind, if it changed. Called last in a transaction.
+  Status WriteBehind(SqliteDatabase* database);
+  // The transaction of both is durable.
   void Clear();
   // Forgets the uses that are noted.
   void ClearNoted() { noted_us_.clear(); }
 
  private:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  void BeginBehind(int64_t now_us);
+  void EndBehind(int64_t now_us);
+  void ResumeBehind();
+  // Contexts that are noted with a date in the range, in the order of their dates.
+  std::vector<ContextId> NotedWithin(int64_t first_us, int64_t last_us) const;
 
   std::unordered_map<ContextId, int64_t> noted_us_;
-  int64_t newest_us_ = std::numeric_limits<int64_t>::min();  // The latest date that was given.
-  // Dates of rows count as this at most: a moment before the clock was first seen behind them, and
-  // before the dates that are noted.
-  int64_t row_limit_us_ = kNever;
+  // The latest date that was given, except while the clock is behind.
+  int64_t newest_us_ = std::numeric_limits<int64_t>::min();
+  std::optional<BehindTime> behind_;
+  // Set: the time is over, and the rows that it gave dates to count as used then.
+  std::optional<int64_t> lift_us_;
+  bool is_lifted_ = false;             // By the transaction that is to be committed.
+  std::optional<BehindTime> written_;  // As the catalog has it.
 };
 
 }  // namespace attndb::store

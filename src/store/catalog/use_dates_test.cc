@@ -1,7 +1,7 @@
 // Goal:   a clock that ran ahead and was set right leaves no trace: contexts expire and are evicted
-//         as if it had always been right.
-// Method: a simulated clock that is four years ahead for a while, with the catalog open or closed
-//         when it is set right; random uses, whose order is kept by hand.
+//         as if it had always been right. A clock that was behind and was set right costs nothing.
+// Method: a simulated clock that is four years ahead, or behind, for a while, with the catalog open
+//         or closed when it is set right; random uses, whose order is kept by hand.
 #include "store/catalog/use_dates.h"
 
 #include <gmock/gmock.h>
@@ -156,6 +156,130 @@ TEST_P(UseDatesTest, TheOrderIsThatOfTheUses) {
   }
 }
 
+// It is ahead, right, and behind by turns.
+TEST_P(UseDatesTest, TheOrderIsThatOfTheUsesUnderAnyClock) {
+  Random random(test::SeedOr(2));
+  std::vector<ContextId> order = {b_, a_};
+  int64_t off_us = kFourYearsUs;
+  for (TokenId step = 0; step < 300; ++step) {
+    SCOPED_TRACE(step);
+    true_us_ += kSecondUs;
+    if (random.OneIn(25)) {
+      if (GetParam()) harness_.Close();
+      off_us = (static_cast<int64_t>(random.Uniform(5)) - 2) * kFourYearsUs;
+      harness_.now_us = true_us_ + off_us;
+      if (GetParam()) harness_.Reopen();
+    }
+    harness_.now_us = true_us_ + off_us;
+    if (order.size() < 20 && random.OneIn(4)) {
+      order.push_back(harness_.MustPublish(Range(100 * step, 10)));
+    } else if (random.OneIn(4)) {
+      ATTNDB_ASSERT_OK(harness_->FlushTouches());
+    } else {
+      const auto used = order.begin() + static_cast<ptrdiff_t>(random.Uniform(order.size()));
+      harness_->contexts()->Touch(*used);
+      std::rotate(used, used + 1, order.end());
+    }
+    ASSERT_EQ(Order(), order);
+  }
+}
+
+TEST_P(UseDatesTest, TheTimeToLiveCountsOnInEveryProcess) {
+  ATTNDB_ASSERT_OK(harness_->contexts()->SetTtl(tenant(), a_, seconds(10)));
+  SetRight();
+  ExpectServed(true);
+  for (int i = 0; i < 9; ++i) {
+    harness_.now_us += kSecondUs;
+    if (GetParam()) harness_.Reopen();
+    ExpectServed(true);
+  }
+  harness_.now_us += kSecondUs;
+  if (GetParam()) harness_.Reopen();
+  ExpectServed(false);
+}
+
+// The machine starts in 1970. Its clock is set while the store is open, or closed.
+class ClockBehindTest : public CatalogTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  static constexpr int64_t kHourUs = 3600 * kSecondUs;
+
+  void SetUp() override {
+    for (const TokenId first : {0, 20, 40}) {
+      ids_.push_back(harness_.MustPublish(Range(first, 10), {.ttl = seconds(2 * 3600)}));
+      harness_.now_us += kSecondUs;
+    }
+    true_us_ = harness_.now_us;
+    harness_.Close();
+    harness_.now_us = 0;
+    harness_.Reopen();
+  }
+  void SetRight() {
+    if (GetParam()) harness_.Close();
+    harness_.now_us = true_us_ + kHourUs;
+    if (GetParam()) harness_.Reopen();
+  }
+  void ExpectServed(std::vector<ContextId> ids) {
+    ATTNDB_EXPECT_OK(harness_->contexts()->AnyExpired().status());
+    ATTNDB_EXPECT_OK(harness_->contexts()->Expire({}).status());
+    EXPECT_THAT(harness_->contexts()
+                    ->ChooseEvictions({.tenant = tenant(), .missing_bytes = UINT64_MAX})
+                    ->contexts,
+                ids);
+  }
+
+  std::vector<ContextId> ids_;
+  int64_t true_us_ = 0;
+};
+
+TEST_P(ClockBehindTest, ContextsThatNobodyUsedKeepTheirDates) {
+  const int64_t used_us = true_us_ - kSecondUs;
+  ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), 7));
+  ExpectServed(ids_);
+  EXPECT_LE(Get(ids_[2]).last_access_us, 0);
+  SetRight();
+  EXPECT_TRUE(harness_.Longest(Range(40, 10)).has_value());
+  ExpectServed(ids_);
+  EXPECT_EQ(Get(ids_[2]).last_access_us, used_us);
+  harness_.now_us = used_us + 2 * kHourUs - 1;
+  ExpectServed({ids_[2]});
+  harness_.Reopen();
+  ExpectServed({ids_[2]});
+  harness_.now_us += 1;
+  ExpectServed({});
+}
+
+TEST_P(ClockBehindTest, WhatWasUsedThenIsUsedWhenTheClockIsSetRight) {
+  for (const bool flush : {true, false}) {
+    harness_.now_us += kSecondUs;
+    harness_->contexts()->Touch(ids_[flush ? 1 : 0]);
+    if (!flush) break;
+    ATTNDB_ASSERT_OK(harness_->FlushTouches());
+  }
+  harness_.now_us += kSecondUs;
+  ids_.push_back(harness_.MustPublish(Range(60, 10), {.ttl = seconds(2 * 3600)}));
+  SetRight();
+  EXPECT_TRUE(harness_.Longest(Range(60, 10)).has_value());
+  ExpectServed({ids_[2], ids_[1], ids_[0], ids_[3]});
+  harness_.Reopen();
+  harness_.now_us += 2 * kHourUs - kSecondUs;
+  ExpectServed({ids_[1], ids_[0], ids_[3]});
+  harness_.now_us += kSecondUs;
+  ExpectServed({});
+}
+
+TEST_P(ClockBehindTest, WhatIsUnusedForItsTimeToLiveExpiresThere) {
+  harness_.now_us += kHourUs;
+  harness_->contexts()->Touch(ids_[0]);
+  harness_.now_us += kHourUs;
+  ExpectServed({ids_[0]});
+  SetRight();
+  ExpectServed({ids_[0]});
+}
+
+INSTANTIATE_TEST_SUITE_P(Clock, ClockBehindTest, ::testing::Bool(), [](const auto& closed) {
+  return closed.param ? "SetRightWhileClosed" : "SetRightWhileOpen";
+});
+
 INSTANTIATE_TEST_SUITE_P(Clock, UseDatesTest, ::testing::Bool(), [](const auto& closed) {
   return closed.param ? "SetRightWhileClosed" : "SetRightWhileOpen";
 });
@@ -165,7 +289,7 @@ TEST(UseDates, AClockThatStandsStillOrRunsOnIsNotBehind) {
   dates.Begin(100, 100);
   dates.Note(ContextId{1}, 100);
   dates.Note(ContextId{2}, 101);
-  EXPECT_FALSE(dates.has_ahead());
+  EXPECT_EQ(dates.FindBehind(), nullptr);
   EXPECT_EQ(dates.DateOf(ContextId{1}, 100, 101), 100);
   EXPECT_EQ(dates.DateOf(ContextId{2}, 100, 101), 101);
   EXPECT_EQ(dates.DateOf(ContextId{3}, 7, 101), 7);
@@ -178,7 +302,7 @@ TEST(UseDates, UsesOfBeforeComeBeforeThoseOfAfter) {
   dates.Begin(900, 1000);
   dates.Note(ContextId{1}, 5000);
   dates.Note(ContextId{2}, 1001);
-  EXPECT_TRUE(dates.has_ahead());
+  EXPECT_NE(dates.FindBehind(), nullptr);
   EXPECT_LT(dates.DateOfRow(4000), dates.DateOf(ContextId{1}, 0, 1001));
   EXPECT_LT(dates.DateOf(ContextId{1}, 0, 1001), dates.DateOf(ContextId{2}, 4000, 1001));
   EXPECT_EQ(dates.DateOf(ContextId{2}, 4000, 1001), 1001);
