@@ -13,7 +13,6 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
-constexpr size_t kMaxFailed = 256;  // Stores whose errors are remembered.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
 constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
@@ -107,19 +106,8 @@ void Conversations::Load(Session* session) {
   prices_.LearnRead(num_after - std::min(num_before, num_after), MonotonicSeconds() - start);
 }
 
-std::optional<Status> Conversations::FailureOf(const Key& key) const {
-  const auto store = stores_.find(key);
-  if (store != stores_.end()) {
-    const PendingStore& under_way = store->second.store;
-    if (!under_way.done() || under_way.Wait().ok()) return std::nullopt;
-    return under_way.Wait().status();
-  }
-  const auto failure = std::ranges::find(failed_, key, &std::pair<Key, Status>::first);
-  return failure == failed_.end() ? std::nullopt : std::optional(failure->second);
-}
-
 bool Conversations::IsLost(const Live& live) const {
-  const std::optional<Status> failure = FailureOf({live.tenant, live.id});
+  const std::optional<Status> failure = stores_.FailureOf({live.tenant, live.id});
   return failure && failure->code() == StatusCode::kCorruption;
 }
 
@@ -151,15 +139,11 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
 
 std::shared_ptr<const KeptText> Conversations::UnstoredText(const std::string& tenant,
                                                             const std::string& context) const {
-  const Key key(tenant, context);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = stores_.find(key);
-  if (found != stores_.end() && !found->second.store.done()) return found->second.kept;
-  if (!FailureOf(key)) return nullptr;
-  for (const Live& live : live_) {
-    if (live.tenant == tenant && live.id == context) return live.kept;
-  }
-  return nullptr;
+  const StoreLedger::Unstored unstored = stores_.UnstoredOf({tenant, context});
+  if (unstored.text == nullptr || unstored.takes_name) return unstored.text;
+  const Result<DB> db = HandleOf(tenant);
+  const Status stored = db.ok() ? db->Describe(context).status() : db.status();
+  return stored.code() == StatusCode::kNotFound ? unstored.text : nullptr;
 }
 
 Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::string& context) {
@@ -303,19 +287,19 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   return matched();
 }
 
-void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
-                         std::vector<TokenId> tokens, std::optional<StoreOptions> store_options,
-                         const TextLayout& text) {
+StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                                std::vector<TokenId> tokens,
+                                std::optional<StoreOptions> store_options, const TextLayout& text) {
   const Result<DB> db = HandleOf(tenant);
-  if (!db.ok()) return;
+  if (!db.ok()) return StoreTicket(db.status());
   StoreOptions options = store_options.value_or(StoreOptions{.ttl = options_.ttl});
   options.name = id;
   options.text_layout = text;
-  Result<PendingStore> store = db->StoreAsync(session, tokens, options);
+  const StoreTicket ticket(db->StoreAsync(session, tokens, options));
   const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
 
   const std::lock_guard<std::mutex> lock(mutex_);
-  NoteStore(Key(tenant, id), std::move(store), held);
+  stores_.Note({tenant, id}, ticket, held, options.replace);
   NoteTurn(tenant, id, /*is_newest=*/true);
   // The turn that this one continues is all in it.
   std::erase_if(live_, [&](const Live& live) {
@@ -323,57 +307,20 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
   });
   live_.push_front({tenant, id, held, std::move(session)});
   while (live_.size() > options_.max_live) live_.pop_back();
+  return ticket;
 }
 
-void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
-                         std::vector<TokenId> tokens) {
-  Keep(tenant, id, std::move(session), std::move(tokens), std::nullopt, {});
-}
-
-void Conversations::NoteStore(const Key& key, Result<PendingStore> store,
-                              std::shared_ptr<const KeptText> kept) {
-  for (auto entry = stores_.begin(); entry != stores_.end();) {
-    const PendingStore& under_way = entry->second.store;
-    const bool is_done = under_way.done();
-    const Status status = is_done ? under_way.Wait().status() : Status::Ok();
-    if (is_done && !status.ok()) NoteFailure(entry->first, status);
-    entry = is_done ? stores_.erase(entry) : std::next(entry);  // The store itself knows it now.
-  }
-  ForgetFailure(key);
-  if (store.ok()) {  // A name may be stored again.
-    stores_.insert_or_assign(key, UnderStore{*std::move(store), std::move(kept)});
-  } else {
-    NoteFailure(key, store.status());
-  }
-}
-
-void Conversations::NoteFailure(const Key& key, const Status& status) {
-  failed_.emplace_back(key, status);
-  if (failed_.size() > kMaxFailed) failed_.pop_front();
-}
-
-bool Conversations::ForgetFailure(const Key& key) {
-  const auto found = stores_.find(key);
-  const bool has_failed =
-      found != stores_.end() && found->second.store.done() && !found->second.store.Wait().ok();
-  if (has_failed) stores_.erase(found);
-  const auto is_its = [&key](const auto& failure) { return failure.first == key; };
-  return std::erase_if(failed_, is_its) > 0 || has_failed;
+StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                                std::vector<TokenId> tokens) {
+  return Keep(tenant, id, std::move(session), std::move(tokens), std::nullopt, {});
 }
 
 TurnState Conversations::StateOf(const std::string& tenant, const std::string& id, Status* error) {
-  const Key key(tenant, id);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (under_way_.contains(key)) return TurnState::kPending;
-    const auto found = stores_.find(key);
-    const bool is_kept = found != stores_.end();
-    if (is_kept && !found->second.store.done()) return TurnState::kPending;
-    if (const std::optional<Status> failure = FailureOf(key)) {
-      *error = *failure;
-      return TurnState::kFailed;
-    }
-    if (is_kept) return TurnState::kDurable;
+  const StoreLedger::Key key(tenant, id);
+  if (stores_.IsUnderWay(key) || stores_.IsPending(key)) return TurnState::kPending;
+  if (const std::optional<Status> failure = stores_.FailureOf(key)) {
+    *error = *failure;
+    return TurnState::kFailed;
   }
   const Result<DB> db = HandleOf(tenant);
   return db.ok() && db->Describe(id).ok() ? TurnState::kDurable : TurnState::kUnknown;
@@ -381,50 +328,36 @@ TurnState Conversations::StateOf(const std::string& tenant, const std::string& i
 
 std::shared_ptr<void> Conversations::NoteUnderWay(const std::string& tenant,
                                                   const std::string& id) {
-  const Key key(tenant, id);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  under_way_.insert(key);
-  return {nullptr, [this, key](void*) {
-            const std::lock_guard<std::mutex> again(mutex_);
-            under_way_.erase(under_way_.find(key));
-          }};
+  return stores_.NoteUnderWay({tenant, id});
 }
 
 Status Conversations::WaitFor(const std::string& tenant, const std::string& id) {
-  const Key key(tenant, id);
-  std::optional<PendingStore> store;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = stores_.find(key);
-    if (found != stores_.end()) store = found->second.store;
-    for (const auto& [failed, status] : failed_) {
-      if (!store && failed == key) return status;
-    }
-  }
-  return store ? store->Wait().status() : Status::Ok();
+  return stores_.WaitFor({tenant, id});
 }
 
 bool Conversations::IsBeingStored(const std::string& tenant, const std::string& id) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = stores_.find({tenant, id});
-  return found != stores_.end() && !found->second.store.done();
+  return stores_.IsPending({tenant, id});
+}
+
+std::vector<PendingStore> Conversations::PendingStoresOf(const std::string& tenant,
+                                                         const std::string& id) const {
+  return stores_.PendingOf({tenant, id});
 }
 
 Status Conversations::Drop(const std::string& tenant, const std::string& context) {
   (void)WaitFor(tenant, context);
-  const auto unstored = UnstoredText(tenant, context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   const Result<std::vector<TokenId>> tokens = db.Tokens(context);  // Fails if they are damaged.
   const Status status = db.Drop(context);
   if (!status.ok() && status.code() != StatusCode::kNotFound) return status;
   std::list<Live> dropped;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool was_failure = ForgetFailure({tenant, context});
-  if (!status.ok() && !was_failure) return status;
+  const StoreLedger::Forgotten failed = stores_.ForgetFailure({tenant, context});
+  if (!status.ok() && !failed.was_failure) return status;
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
     if (live->tenant != tenant) continue;
-    if (live->kept == unstored || (tokens.ok() && live->kept->tokens == *tokens)) {
+    if (live->kept == failed.text || (tokens.ok() && live->kept->tokens == *tokens)) {
       dropped.splice(dropped.begin(), live_, live);
     }
   }
@@ -437,8 +370,9 @@ Status Conversations::Rename(const std::string& tenant, const std::string& conte
   (void)WaitFor(tenant, name);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   ATTNDB_RETURN_IF_ERROR(db.Rename(context, name));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ForgetFailure({tenant, name});  // The name has another context now.
+  // The one name has another context now, the other one has none.
+  stores_.ForgetFailure({tenant, name});
+  stores_.ForgetFailure({tenant, context});
   return Status::Ok();
 }
 
@@ -472,14 +406,7 @@ Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
   }
 }
 
-std::vector<PendingStore> Conversations::PendingStores() const {
-  std::vector<PendingStore> stores;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [key, under_way] : stores_) {
-    if (!under_way.store.done()) stores.push_back(under_way.store);
-  }
-  return stores;
-}
+std::vector<PendingStore> Conversations::PendingStores() const { return stores_.Pending(); }
 
 void Conversations::WaitForStores() {
   for (const PendingStore& store : PendingStores()) (void)store.Wait();

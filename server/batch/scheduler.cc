@@ -528,15 +528,17 @@ void Scheduler::End(Turn* turn) {
   const uint64_t num_dropped = turn->session_.num_dropped();
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
-  conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
-                       std::move(store), text);
+  const StoreTicket stored =
+      conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
+                           std::move(store), text);
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),
        .first_token_seconds = turn->first_token_seconds_ == 0
                                   ? 0
                                   : turn->first_token_seconds_ - request.received_seconds,
-       .num_dropped_tokens = num_dropped});
+       .num_dropped_tokens = num_dropped,
+       .stored = stored});
   Remove(turn);
 }
 

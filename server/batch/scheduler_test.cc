@@ -667,5 +667,21 @@ TEST_F(SchedulerTest, ANamedTurnIsStoredWithAllOfItsReply) {
   EXPECT_EQ(Stored("talk").front(), 1);
 }
 
+TEST_F(SchedulerTest, ATurnsEndHasTheStoreOfThatTurn) {
+  Open();
+  StartScheduler();
+  StopStores("default");
+  TurnRequest request = Request("book", 20, 1, Greedy(1));
+  const auto first = Add(request);
+  ASSERT_TRUE(first->AwaitEnd());
+  request.prompt.insert(request.prompt.begin(), 1);
+  const auto second = Add(request);
+  ASSERT_TRUE(second->AwaitEnd());
+  ResumeStores();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId stored, first->end()->stored.Wait());
+  EXPECT_EQ(db_->Describe("book")->id, stored);
+  EXPECT_THAT(second->end()->stored.Wait(), FailsWith(StatusCode::kAlreadyExists, _));
+}
+
 }  // namespace
 }  // namespace attndb::server

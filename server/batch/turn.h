@@ -23,6 +23,7 @@
 #include "attndb/status.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "server/batch/store_ledger.h"
 
 namespace attndb::server {
 
@@ -43,6 +44,7 @@ struct TurnEnd {
   uint64_t num_tokens = 0;          // In the reply.
   double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
+  StoreTicket stored;               // The Store of the turn.
 };
 
 // Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
