@@ -192,8 +192,8 @@ void Scheduler::RemoveCancelled() {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Remove destroys it.
     if (!turn->cancelled()) continue;
-    // Its reply is whole: the next pass ends it.
-    if (turn->finish_ && turn->awaited_.empty()) continue;
+    // Its reply is whole, and it ends soon.
+    if (turn->finish_ && (turn->is_done_ || turn->awaited_.empty())) continue;
     KeepCut(turn);
     Remove(turn);
   }
@@ -222,6 +222,7 @@ void Scheduler::AwaitStores() {
 
 std::vector<Scheduler::Part> Scheduler::MakeParts() {
   ResumeTurns();
+  EndDone();
   std::vector<Part> parts;
   AddReplyParts(&parts);
   AddPromptParts(&parts);
@@ -503,10 +504,24 @@ uint32_t Scheduler::RoomForReply(const Turn& turn) {
 
 // A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
 void Scheduler::Leave(Turn* turn) {
-  if (turn->request_.replies) {
-    End(turn);
-  } else {
-    HandOver(turn);
+  if (!turn->request_.replies) return HandOver(turn);
+  if (!AwaitsName(turn)) End(turn);
+}
+
+// Stores are begun by this thread alone: none of the name begins between here and End.
+bool Scheduler::AwaitsName(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (!request.fit_store) return false;
+  turn->awaited_ = conversations_->PendingStoresOf(request.tenant, request.id);
+  turn->is_done_ = !turn->awaited_.empty();
+  return turn->is_done_;
+}
+
+// Ends the turns that waited for Stores of their names.
+void Scheduler::EndDone() {
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Leave removes it.
+    if (turn->is_done_ && turn->awaited_.empty()) Leave(turn);
   }
 }
 

@@ -646,42 +646,5 @@ TEST_F(SchedulerTest, ThreadsMayAddAndCancelAtAnyTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// As a dialogue is kept that goes on by its name.
-TEST_F(SchedulerTest, ANamedTurnIsStoredWithAllOfItsReply) {
-  Open();
-  TurnRequest request = Request("talk", 20, 1, Greedy(6));
-  std::vector<TokenId> whole = request.prompt;
-  const llama::Generation alone = Alone(request);
-  whole.insert(whole.end(), alone.tokens.begin(), alone.tokens.end());
-  ASSERT_LT(alone.num_in_session, alone.tokens.size()) << "the last token was not run";
-  request.store = StoreOptions{.replace = true, .pin = true};
-  request.runs_last = true;
-  StartScheduler();
-  ASSERT_TRUE(Add(request)->AwaitEnd());
-  EXPECT_EQ(Stored("talk"), whole);
-  EXPECT_TRUE(db_->Describe("talk")->pinned);
-  // The name is taken from the turn before, whose store may not have ended.
-  request.prompt.insert(request.prompt.begin(), 1);
-  ASSERT_TRUE(Add(request)->AwaitEnd());
-  ATTNDB_EXPECT_OK(conversations_->WaitFor(request.tenant, "talk"));
-  EXPECT_EQ(Stored("talk").front(), 1);
-}
-
-TEST_F(SchedulerTest, ATurnsEndHasTheStoreOfThatTurn) {
-  Open();
-  StartScheduler();
-  StopStores("default");
-  TurnRequest request = Request("book", 20, 1, Greedy(1));
-  const auto first = Add(request);
-  ASSERT_TRUE(first->AwaitEnd());
-  request.prompt.insert(request.prompt.begin(), 1);
-  const auto second = Add(request);
-  ASSERT_TRUE(second->AwaitEnd());
-  ResumeStores();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId stored, first->end()->stored.Wait());
-  EXPECT_EQ(db_->Describe("book")->id, stored);
-  EXPECT_THAT(second->end()->stored.Wait(), FailsWith(StatusCode::kAlreadyExists, _));
-}
-
 }  // namespace
 }  // namespace attndb::server
