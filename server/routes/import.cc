@@ -60,15 +60,16 @@ class ImportListener final : public TurnListener {
   void OnText(std::string_view /*text*/) override {}
   void OnEnd(const TurnEnd& end) override {
     const double seconds = MonotonicSeconds() - start_seconds_;
-    service_->run_waiting(
-        answer_->call(), [service = service_, answer = answer_, name = name_, start = start_,
-                          before = before_, held = held_, stored = end.stored, seconds] {
-          const std::string& tenant = answer->call().rules.tenant;
-          answer->Send(Report(*service, tenant, name, stored, start, before, seconds),
-                       {.num_prompt_tokens = start.num_prompt_tokens,
-                        .num_cached_tokens = start.num_cached_tokens,
-                        .first_token_seconds = seconds});
-        });
+    service_->run_waiting(answer_->call(), [service = service_, answer = answer_, name = name_,
+                                            start = start_, before = before_, held = held_,
+                                            stored = end.stored, seconds] {
+      const std::string& tenant = answer->call().rules.tenant;
+      const Result<Json> report = Report(*service, tenant, name, stored, start, before, seconds);
+      answer->Send(report, {.status = HttpStatusOfStore(report.status()),
+                            .num_prompt_tokens = start.num_prompt_tokens,
+                            .num_cached_tokens = start.num_cached_tokens,
+                            .first_token_seconds = seconds});
+    });
   }
   void OnError(const Status& status) override { answer_->Send(status, {}); }
 

@@ -124,7 +124,9 @@ void AnswerQuota(Service* service, Call call) {
   if (!IsOperator(service, call)) return;
   service->run_later(call, [service, call] {
     const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
-    AnswerCall(service, call, db.ok() ? SetQuota(*db, call.request->body) : db.status());
+    const Result<Json> json = db.ok() ? SetQuota(*db, call.request->body) : db.status();
+    if (json.ok()) return AnswerCall(service, call, json);
+    AnswerCall(service, call, ErrorResponse(HttpStatusOfStore(json.status()), json.status()));
   });
 }
 
