@@ -42,6 +42,9 @@ constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
 constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
 
+// Files and folders of a store, which messages name.
+const std::vector<std::string> kStoreFiles = {"LOCK", "aside", "catalog.db", "reserve", "segments"};
+
 struct Route {
   std::string_view method;
   std::string_view path;
@@ -223,7 +226,7 @@ class HttpServer final : public Server {
     LimitMaxTokens();
     service_.appends = &appends_;
     hidden_paths_.emplace(
-        std::vector<HiddenPaths::Entry>{{stats.path, "the store"},
+        std::vector<HiddenPaths::Entry>{{stats.path, "the store", kStoreFiles},
                                         {engine_.info().path, "the model"},
                                         {service_.options.keys_file, "the keys file"}});
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
