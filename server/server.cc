@@ -159,14 +159,6 @@ std::string IdOf(const Request& request) {
   return {id, static_cast<size_t>(length)};
 }
 
-// "Bearer K", or what X-Api-Key says.
-std::string_view KeyOf(const Request& request) {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string_view authorization = request.Header("authorization");
-  if (authorization.starts_with(kBearer)) return authorization.substr(kBearer.size());
-  return request.Header("x-api-key");
-}
-
 class HttpServer final : public Server {
  public:
   HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
@@ -375,7 +367,8 @@ bool HttpServer::Admit(Call* call) {
     Refuse(*call, 503, "the server stops");
     return false;
   }
-  std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
+  std::optional<TenantRules> rules = keys_->Find(
+      KeyIn(call->request->Header("authorization"), call->request->Header("x-api-key")));
   FollowKeys();
   if (!rules) {
     Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
