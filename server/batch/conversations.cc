@@ -298,15 +298,20 @@ StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id
   const StoreTicket ticket(db->StoreAsync(session, tokens, options));
   const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
 
+  std::list<Live> ended;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
   stores_.Note({tenant, id}, ticket, held, options.replace);
   NoteTurn(tenant, id, /*is_newest=*/true);
   // The turn that this one continues is all in it.
-  std::erase_if(live_, [&](const Live& live) {
-    return live.tenant == tenant && BeginsWith(held->tokens, live.kept->tokens);
-  });
+  for (auto next = live_.begin(); next != live_.end();) {
+    const auto live = next++;
+    if (live->tenant != tenant || !BeginsWith(held->tokens, live->kept->tokens)) continue;
+    ended.splice(ended.begin(), live_, live);
+  }
   live_.push_front({tenant, id, held, std::move(session)});
-  while (live_.size() > options_.max_live) live_.pop_back();
+  while (live_.size() > options_.max_live) {
+    ended.splice(ended.begin(), live_, std::prev(live_.end()));
+  }
   return ticket;
 }
 
@@ -377,8 +382,9 @@ Status Conversations::Rename(const std::string& tenant, const std::string& conte
 }
 
 void Conversations::DropLive() {
+  std::list<Live> dropped;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  live_.clear();
+  dropped.swap(live_);
 }
 
 void Conversations::DropLive(const std::string& tenant) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -100,9 +101,12 @@ void Scheduler::Loop() {
     KeepCut(active_.front().get());
     Fail(active_.front().get(), stopped);
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::shared_ptr<Turn>& turn : waiting_) turn->listener_->OnError(stopped);
-  waiting_.clear();
+  std::deque<std::shared_ptr<Turn>> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const std::shared_ptr<Turn>& turn : waiting) turn->listener_->OnError(stopped);
 }
 
 // Waits for something to do. False: it is to stop.
@@ -197,8 +201,12 @@ void Scheduler::RemoveCancelled() {
     KeepCut(turn);
     Remove(turn);
   }
+  std::deque<std::shared_ptr<Turn>> gone;  // Destroyed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
+  const auto begin = std::ranges::stable_partition(
+      waiting_, [](const std::shared_ptr<Turn>& turn) { return !turn->cancelled(); });
+  std::ranges::move(begin, std::back_inserter(gone));
+  waiting_.erase(begin.begin(), begin.end());
 }
 
 bool Scheduler::Pause(Turn* turn) {
