@@ -287,7 +287,7 @@ void Scheduler::ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens,
 // so that who continues a conversation waits for no long prompt; then one of the others has a
 // chunk, whichever has waited for the most passes. One that has waited for too many goes first.
 void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts) {
-  const uint64_t pass = counts_.num_passes + 1;
+  const uint64_t pass = pass_ + 1;
   for (Turn* const turn : *prompts) {
     if (turn->read_pass_ == 0) turn->read_pass_ = pass;  // It comes.
   }
@@ -320,7 +320,7 @@ uint64_t Scheduler::AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* 
   }
   const auto tokens = turn->rest().first(std::min({most, *room, turn->rest().size()}));
   parts->push_back({turn, {tokens.begin(), tokens.end()}});
-  turn->read_pass_ = counts_.num_passes + 1;
+  turn->read_pass_ = pass_ + 1;
   return tokens.size();
 }
 
@@ -341,6 +341,7 @@ Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
 
 void Scheduler::Run(const std::vector<Part>& parts) {
   const double start = MonotonicSeconds();
+  ++pass_;
   std::vector<Status> statuses;
   const Status status = RunPass(parts, &statuses);
   if (!status.ok()) return RunAlone(parts);
@@ -379,7 +380,20 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
 Status Scheduler::RunPass(std::span<const Part> parts, std::vector<Status>* statuses) {
   std::vector<llama::BatchEntry> entries;
   for (const Part& part : parts) entries.push_back({part.turn->session(), part.tokens});
-  return engine_->DecodeBatch(entries, statuses);
+  const Status status = engine_->DecodeBatch(entries, statuses);
+  if (status.ok()) Count(parts, statuses == nullptr ? std::span<const Status>() : *statuses);
+  return status;
+}
+
+// Counts a pass. Without statuses, all of its parts have run.
+void Scheduler::Count(std::span<const Part> parts, std::span<const Status> statuses) {
+  counts_.num_passes.fetch_add(1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!statuses.empty() && !statuses[i].ok()) continue;
+    const bool replies = parts[i].turn->decodes();
+    (replies ? counts_.num_reply_tokens : counts_.num_prompt_tokens)
+        .fetch_add(parts[i].tokens.size());
+  }
 }
 
 void Scheduler::Learn(std::span<const Part> parts, double seconds) {
@@ -392,9 +406,6 @@ void Scheduler::Learn(std::span<const Part> parts, double seconds) {
       num_prompt_tokens += part.tokens.size();
     }
   }
-  counts_.num_passes.fetch_add(1);
-  counts_.num_prompt_tokens.fetch_add(num_prompt_tokens);
-  counts_.num_reply_tokens.fetch_add(num_replies);
   times_.Learn(num_replies, num_prompt_tokens, seconds);
   if (num_prompt_tokens == 0) return Pace(parts, seconds);
   conversations_->prices().LearnRun(times_.prompt_token_seconds());

@@ -52,7 +52,7 @@ struct SchedulerOptions {
   double stall_factor = 2.0;
 };
 
-// Sums since the start, for metrics.
+// Sums since the start, for metrics: of what has run, together or alone.
 struct PassCounts {
   std::atomic<uint64_t> num_passes = 0;
   std::atomic<uint64_t> num_prompt_tokens = 0;  // Run.
@@ -111,6 +111,7 @@ class Scheduler {
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
+  void Count(std::span<const Part> parts, std::span<const Status> statuses);
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
   bool Advance(const Part& part, const Result<std::span<const float>>& logits);
@@ -147,6 +148,7 @@ class Scheduler {
   // The thread's.
   Turns active_;
   std::atomic<size_t> num_active_ = 0;
+  uint64_t pass_ = 0;  // Counts the passes that were tried.
   PassTimes times_;
   Pacer pacer_;
 
