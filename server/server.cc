@@ -92,6 +92,20 @@ std::optional<std::string> ModelOf(std::string_view path) {
 
 void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
 
+// Runs what no call answers for. The last stop for what libraries throw: a full memory, or a fault
+// of ours. What it held is destroyed, and a client that waited for it gets a 500.
+void Guard(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "attndb: warning: work was given up: %s\n", e.what());
+  }
+}
+
+void PostGuarded(boost::asio::thread_pool* pool, std::function<void()> work) {
+  boost::asio::post(*pool, [work = std::move(work)] { Guard(work); });
+}
+
 // Whether all that the server says on this path is its own, and no text of a model or a document.
 bool IsOfContexts(const std::string& path) {
   return path == "/attndb/v1/contexts" || path.starts_with(kContexts) ||
@@ -211,9 +225,8 @@ class HttpServer final : public Server {
 
   Status Open() {
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
-    gate_.emplace(
-        PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
-        [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
+    gate_.emplace(PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
+                  [this](std::function<void()> work) { PostGuarded(&workers_, std::move(work)); });
     service_.gate = &*gate_;
     LimitMaxTokens();
     service_.appends = &appends_;
@@ -284,8 +297,8 @@ class HttpServer final : public Server {
   boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
   LoadQueue loads_{
-      [this](std::function<void()> load) { boost::asio::post(loaders_, std::move(load)); },
-      [this](std::function<void()> let_go) { boost::asio::post(workers_, std::move(let_go)); }};
+      [this](std::function<void()> load) { PostGuarded(&loaders_, std::move(load)); },
+      [this](std::function<void()> let_go) { PostGuarded(&workers_, std::move(let_go)); }};
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
@@ -335,14 +348,15 @@ Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
 void HttpServer::FollowKeys() {
   std::vector<TenantChange> changes = keys_->TakeChanges();
   if (changes.empty()) return;
-  boost::asio::post(following_, [this, changes = std::move(changes)] {
+  const auto follow = [this, changes = std::move(changes)] {
     for (const TenantChange& change : changes) {
       Status status = SetQuota(change);
       if (status.ok()) status = ReadPinned({change}, nullptr);
       if (status.ok() || status.code() == StatusCode::kCancelled) continue;
       Warn("the keys file is not followed for tenant '" + change.tenant + "': " + status.message());
     }
-  });
+  };
+  boost::asio::post(following_, [follow] { Guard(follow); });
 }
 
 void HttpServer::Refuse(const Call& call, int status, const std::string& why, Headers headers) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -33,6 +35,22 @@ uint64_t SharedTokens(const TurnRequest& other, const Session& session, const Tu
   }
   if (!session.cuts().empty()) most = std::min(most, session.cuts().front().at - 1);
   return std::min<uint64_t>(most, CommonLength(other.prompt, turn.prompt));
+}
+
+// What a listener is told of an exception.
+Status StatusOf(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) {
+    return Status::ResourceExhausted("no memory for the request");
+  }
+  return Status::Internal(std::string(e.what()) + "; this is a bug of attndb");
+}
+
+// Tells a listener. If that throws, the client gets what its responder sends in the end.
+void EndQuietly(TurnListener* listener, const Status& status) {
+  try {
+    listener->OnError(status);
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace
@@ -86,27 +104,59 @@ size_t Scheduler::num_waiting() const {
 }
 
 void Scheduler::Loop() {
-  while (TakeTurns()) {
-    RemoveCancelled();
-    const std::vector<Part> parts = MakeParts();
-    if (!parts.empty()) {
-      Run(parts);
-    } else if (!active_.empty()) {
-      AwaitStores();
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = TakeTurns();
+      if (goes_on) RunOnce();
+    } catch (const std::exception& e) {  // No one knows how far the turns of the pass are.
+      const Status status = StatusOf(e);
+      while (!active_.empty()) GiveUp(active_.front().get(), status);
     }
     num_active_ = active_.size();
   }
   const Status stopped = Status::Cancelled("the server stops");
   while (!active_.empty()) {
-    KeepCut(active_.front().get());
-    Fail(active_.front().get(), stopped);
+    Turn* const turn = active_.front().get();
+    Guarded(turn, [&] {
+      KeepCut(turn);
+      Fail(turn, stopped);
+      return true;
+    });
   }
   std::deque<std::shared_ptr<Turn>> waiting;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     waiting.swap(waiting_);
   }
-  for (const std::shared_ptr<Turn>& turn : waiting) turn->listener_->OnError(stopped);
+  for (const std::shared_ptr<Turn>& turn : waiting) EndQuietly(turn->listener_.get(), stopped);
+}
+
+void Scheduler::RunOnce() {
+  RemoveCancelled();
+  const std::vector<Part> parts = MakeParts();
+  if (!parts.empty()) {
+    Run(parts);
+  } else if (!active_.empty()) {
+    AwaitStores();
+  }
+}
+
+// Runs a step of one turn. An exception ends that turn, and the result is false.
+bool Scheduler::Guarded(const Turn* turn, const std::function<bool()>& step) {
+  try {
+    return step();
+  } catch (const std::exception& e) {
+    GiveUp(turn, StatusOf(e));
+    return false;
+  }
+}
+
+// Ends a turn of which nothing else is known. Does nothing if the turn has ended already.
+void Scheduler::GiveUp(const Turn* turn, const Status& status) {
+  const auto found = std::ranges::find(active_, turn, &std::shared_ptr<Turn>::get);
+  if (found == active_.end()) return;
+  EndQuietly((*found)->listener_.get(), status);
+  Remove(turn);
 }
 
 // Waits for something to do. False: it is to stop.
@@ -351,12 +401,12 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!statuses[i].ok()) {
       failed.push_back(parts[i]);
-    } else if (Advance(parts[i], engine_->Logits(i))) {
+    } else if (Guarded(parts[i].turn, [&] { return Advance(parts[i], engine_->Logits(i)); })) {
       done.push_back(parts[i].turn);
     }
   }
   // Not in the loop above: a listener may run the engine, which overwrites the other turns' logits.
-  for (Turn* const turn : done) Leave(turn);
+  for (Turn* const turn : done) GuardedLeave(turn);
   if (!failed.empty()) RunAlone(failed);
 }
 
@@ -370,7 +420,8 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
       status = RunPass({&part, 1}, nullptr);
     }
     if (status.ok()) {
-      if (Advance(part, engine_->Logits(0))) Leave(part.turn);
+      Turn* const turn = part.turn;
+      if (Guarded(turn, [&] { return Advance(part, engine_->Logits(0)); })) GuardedLeave(turn);
     } else if (status.code() != StatusCode::kResourceExhausted || !Pause(part.turn)) {
       Fail(part.turn, status);
     }
@@ -527,6 +578,13 @@ void Scheduler::Leave(Turn* turn) {
   if (!AwaitsName(turn)) End(turn);
 }
 
+void Scheduler::GuardedLeave(Turn* turn) {
+  Guarded(turn, [&] {
+    Leave(turn);
+    return true;
+  });
+}
+
 // Stores are begun by this thread alone: none of the name begins between here and End.
 bool Scheduler::AwaitsName(Turn* turn) {
   const TurnRequest& request = turn->request_;
@@ -540,7 +598,7 @@ bool Scheduler::AwaitsName(Turn* turn) {
 void Scheduler::EndDone() {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Leave removes it.
-    if (turn->is_done_ && turn->awaited_.empty()) Leave(turn);
+    if (turn->is_done_ && turn->awaited_.empty()) GuardedLeave(turn);
   }
 }
 

@@ -5,6 +5,7 @@
 //          before the prompt came (pass_times.h): prompts that this suffices for first, then one of
 //          the others, in turns. Where none replies they share the pass evenly. As in
 //          Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
+//          A turn in which a library throws, as where memory is full, ends alone.
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
@@ -30,6 +31,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -123,6 +125,10 @@ class Scheduler {
   bool Begin(Turn* turn);
   static uint32_t RoomForReply(const Turn& turn);
   void Leave(Turn* turn);
+  void GuardedLeave(Turn* turn);
+  bool Guarded(const Turn* turn, const std::function<bool()>& step);
+  void GiveUp(const Turn* turn, const Status& status);
+  void RunOnce();
   bool AwaitsName(Turn* turn);
   void EndDone();
   void HandOver(Turn* turn);
