@@ -13,6 +13,7 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
+constexpr size_t kMaxTurns = 64;    // That answer the same messages: ids of the last ones.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
 constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
@@ -165,9 +166,7 @@ Result<Remembered> Conversations::Recall(const std::string& tenant,
   for (size_t reply = messages.size() - 1; reply-- > 1;) {
     if (messages[reply].role != kAssistantRole) continue;
     std::optional<Matched> best;  // Among several replies, the one that says most of the words.
-    for (const std::string& id : TurnsOf({tenant, digests[reply - 1]})) {
-      KeptText kept = TurnText(tenant, id);
-      if (kept.tokens.empty()) continue;
+    for (KeptText& kept : TurnTexts({tenant, digests[reply - 1]})) {
       ATTNDB_ASSIGN_OR_RETURN(const bool is_about,
                               llama::BeginsWithText(*engine_, kept.tokens, context));
       if (!is_about) continue;
@@ -200,29 +199,57 @@ Status Conversations::ListTurns(const std::string& tenant) {
 void Conversations::NoteTurn(const std::string& tenant, const std::string& id, bool is_newest) {
   const std::optional<std::string> digest = DigestIn(id);
   if (!digest) return;
-  std::vector<std::string>& ids = turns_[{tenant, *digest}];
+  std::deque<std::string>& ids = turns_[{tenant, *digest}];
   if (std::ranges::find(ids, id) != ids.end()) return;
-  ids.insert(is_newest ? ids.end() : ids.begin(), id);
+  if (is_newest) {
+    ids.push_back(id);
+    if (ids.size() > kMaxTurns) ids.pop_front();
+  } else if (ids.size() < kMaxTurns) {
+    ids.push_front(id);
+  }
+}
+
+void Conversations::ForgetTurn(const std::string& tenant, const std::string& id) {
+  const std::optional<std::string> digest = DigestIn(id);
+  const auto found = digest ? turns_.find({tenant, *digest}) : turns_.end();
+  if (found == turns_.end()) return;
+  std::erase(found->second, id);
+  if (found->second.empty()) turns_.erase(found);
 }
 
 std::vector<std::string> Conversations::TurnsOf(const Key& key) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = turns_.find(key);
   if (found == turns_.end()) return {};
-  const size_t num_last = std::min(found->second.size(), kMaxReplies);
-  return {found->second.rbegin(), found->second.rbegin() + static_cast<std::ptrdiff_t>(num_last)};
+  return {found->second.rbegin(), found->second.rend()};
 }
 
-KeptText Conversations::TurnText(const std::string& tenant, const std::string& id) const {
+std::vector<KeptText> Conversations::TurnTexts(const Key& key) {
+  std::vector<KeptText> texts;
+  for (const std::string& id : TurnsOf(key)) {
+    if (texts.size() == kMaxReplies) break;
+    Result<KeptText> text = TurnText(key.first, id);
+    if (text.ok()) {
+      texts.push_back(*std::move(text));
+    } else if (text.status().code() == StatusCode::kNotFound) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ForgetTurn(key.first, id);
+    }
+  }
+  return texts;
+}
+
+Result<KeptText> Conversations::TurnText(const std::string& tenant, const std::string& id) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Live& live : live_) {
       if (live.tenant == tenant && live.id == id) return *live.kept;
     }
   }
-  const Result<DB> db = HandleOf(tenant);
-  Result<KeptText> stored = db.ok() ? StoredText(*db, id) : db.status();
-  return stored.ok() ? *std::move(stored) : KeptText();
+  // Its session may be gone from memory before its Store ends.
+  if (const auto unstored = UnstoredText(tenant, id)) return *unstored;
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  return StoredText(db, id);
 }
 
 // Where the turn's layout says nothing of a reply, the reply begins behind the assistant's last
@@ -259,18 +286,18 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   if (!begin) return nothing;
   const size_t num_asked = *begin;
   std::vector<TokenId>& tokens = kept.tokens;
-  const std::string& words = messages.back().content;
-  const auto text_of_reply = [&] {
-    return engine_->ReplyText(std::span<const TokenId>(tokens).subspan(num_asked));
-  };
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, text_of_reply());
-  // Tokens behind the words, as those of a stop string, are none of the conversation.
-  for (size_t num_cut = 0; !words.starts_with(text); ++num_cut) {
-    if (num_cut == kMaxCut || tokens.size() == num_asked) return nothing;
-    tokens.pop_back();
-    ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
+  const std::string_view words = messages.back().content;
+  size_t num_bytes = 0;  // The length of what the first num_same tokens say.
+  size_t num_same = num_asked;
+  for (; num_same < tokens.size(); ++num_same) {
+    const auto token = std::span<const TokenId>(tokens).subspan(num_same, 1);
+    ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(token));
+    if (!words.substr(num_bytes).starts_with(piece)) break;
+    num_bytes += piece.size();
   }
-  const size_t num_bytes = text.size();
+  // Tokens behind the words, as those of a stop string, are none of the conversation.
+  if (tokens.size() - num_same > kMaxCut) return nothing;
+  tokens.resize(num_same);
   const auto matched = [&] {
     TextLayout layout = llama::FirstOf(std::move(kept.text), num_asked);
     llama::AddReply({num_asked, tokens.size()}, &layout);
@@ -278,11 +305,12 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   };
   if (num_bytes == words.size()) return matched();
   // A reply that was cut: its last token was not run.
-  const llama::PromptPart rest = {"", std::string_view(words).substr(num_bytes)};
+  const llama::PromptPart rest = {"", words.substr(num_bytes)};
   ATTNDB_ASSIGN_OR_RETURN(auto joined, engine_->Join(tokens, std::span(&rest, 1),
                                                      {.keeps_before = true, .limits = {}}));
   tokens = std::move(joined.tokens);
-  ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
+  const auto reply = std::span<const TokenId>(tokens).subspan(num_asked);
+  ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine_->ReplyText(reply));
   if (text != words) return nothing;
   return matched();
 }
@@ -359,6 +387,7 @@ Status Conversations::Drop(const std::string& tenant, const std::string& context
   const std::lock_guard<std::mutex> lock(mutex_);
   const StoreLedger::Forgotten failed = stores_.ForgetFailure({tenant, context});
   if (!status.ok() && !failed.was_failure) return status;
+  ForgetTurn(tenant, context);
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
     if (live->tenant != tenant) continue;

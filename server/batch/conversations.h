@@ -14,7 +14,8 @@
 //          in memory until its Store ends. Names change in the store alone, and calls that change
 //          them wait for that Store: WaitFor.
 //          A turn that could not be stored has its name only if no stored context has the name.
-// Limits:  max_live sessions; the names of all turns of the tenants that were asked for.
+// Limits:  max_live sessions; of the tenants that were asked for, the names of the last 64 turns
+//          that answer the same messages.
 // Threads: thread-safe. Calls search the catalog and may read token ids from disk; the first of a
 //          tenant lists its contexts. Load alone reads K and V.
 #ifndef ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
@@ -22,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -174,9 +176,11 @@ class Conversations {
 
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
-  std::vector<std::string> TurnsOf(const Key& key) const;
-  // The text that was kept of a turn. It has no tokens if the turn is gone.
-  KeptText TurnText(const std::string& tenant, const std::string& id) const;
+  std::vector<std::string> TurnsOf(const Key& key) const;  // The newest first.
+  // The text that was kept of a turn. Errors: kNotFound (the turn is gone); as DB::Tokens.
+  Result<KeptText> TurnText(const std::string& tenant, const std::string& id) const;
+  // The last of the turns that are there, of those whose ids have this digest. Forgets the others.
+  std::vector<KeptText> TurnTexts(const Key& key);
   // Where the reply that the messages end with begins in a turn. None: the turn has no such reply,
   // or it has more replies than the messages: a longer dialogue was stored under the turn's id
   // since. `num_context`: tokens of what the messages are about.
@@ -199,6 +203,7 @@ class Conversations {
 
   // These need mutex_.
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
+  void ForgetTurn(const std::string& tenant, const std::string& id);
   // Whether the session's own turn can't be stored, as what it goes on from is lost.
   bool IsLost(const Live& live) const;
 
@@ -208,10 +213,10 @@ class Conversations {
   ReusePrices prices_;
   StoreLedger stores_;
 
-  mutable std::mutex mutex_;                       // Locked before that of stores_.
-  std::list<Live> live_;                           // The newest first.
-  std::map<Key, std::vector<std::string>> turns_;  // Their ids, by the digest in them.
-  std::set<std::string> listed_;                   // Tenants whose turns are in turns_.
+  mutable std::mutex mutex_;                      // Locked before that of stores_.
+  std::list<Live> live_;                          // The newest first.
+  std::map<Key, std::deque<std::string>> turns_;  // The last ids, by the digest in them.
+  std::set<std::string> listed_;                  // Tenants whose turns are in turns_.
 };
 
 }  // namespace attndb::server

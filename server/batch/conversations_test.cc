@@ -510,6 +510,48 @@ TEST_F(RecallTest, ATurnIsFoundThatHasTheTextInOtherTokens) {
   EXPECT_EQ(known.num_messages, 0u);
 }
 
+TEST_F(RecallTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  conversations_->WaitForStores();  // It is listed as the oldest.
+  const std::string other(70, 'c');  // Longer than a stop string's tokens, which are cut off.
+  std::vector<std::string> dropped;
+  const Tokens turn = Turn(Bytes(other));
+  const Session session = SessionOf(kMine, turn);
+  for (int i = 0; i < 17; ++i) {
+    dropped.push_back(NewId());
+    conversations_->Keep(kMine, dropped.back(), *session.Fork(), turn);
+  }
+  Forget();
+  EXPECT_EQ(Recalled(other), Bytes(other));
+  EXPECT_THAT(Recalled("bobo"), IsEmpty()) << "the last ones are looked at";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  for (size_t i = 0; i < dropped.size(); ++i) {  // Some by another process.
+    const Status status =
+        i % 2 == 0 ? db.Drop(dropped[i]) : conversations_->Drop(kMine, dropped[i]);
+    ATTNDB_ASSERT_OK(status);
+  }
+  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+}
+
+TEST_F(RecallTest, ATurnIsFoundWhoseSessionIsGoneBeforeItIsStored) {
+  StopStores(kMine);
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  conversations_->DropLive();
+  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+}
+
+// The words differ from all replies near the end, by more than a stop string's tokens.
+TEST_F(RecallTest, LongRepliesAreReadOnce) {
+  const std::string same(30'000, 'a');
+  for (char last = 'a'; last < 'a' + 16; ++last) {  // Live, though no session holds the tokens.
+    const Tokens turn = Turn(Bytes(same + std::string(100, 'b') + last));
+    conversations_->Keep(kMine, NewId(), SessionOf(kMine, {1}), turn);
+  }
+  const double start = ThreadCpuSeconds();
+  EXPECT_THAT(Recalled(same + std::string(101, 'c')), IsEmpty());
+  EXPECT_LT(ThreadCpuSeconds() - start, 1);
+}
+
 TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {
   Messages messages;
   for (int i = 0; i < 8000; ++i) {
