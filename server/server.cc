@@ -200,7 +200,7 @@ class HttpServer final : public Server {
     service_.log = &log_;
     service_.loads = &loads_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
-      const bool is_large = call.request->body.size() > kLargeBody;
+      const bool is_large = call.body_bytes > kLargeBody;
       boost::asio::post(is_large ? readers_ : workers_,
                         [this, call, work = std::move(work)] { Work(call, work); });
     };
@@ -249,6 +249,8 @@ class HttpServer final : public Server {
         listener_, Listener::Open(listens, [this](auto request, auto responder) {
           Call call;
           call.request = std::move(request);
+          call.method = call.request->method;
+          call.body_bytes = call.request->body.size();
           call.id = IdOf(*call.request);
           call.responder = std::make_shared<NamedResponder>(
               std::move(responder), call.id, IsOfContexts(call.request->path), &*hidden_paths_);

@@ -44,6 +44,11 @@ void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {
 
 }  // namespace
 
+Call WithoutRequest(Call call) {
+  call.request.reset();
+  return call;
+}
+
 void RunWhenStored(Service* service, const Call& call, const std::string& name,
                    const std::function<void()>& work) {
   const std::string& tenant = call.rules.tenant;
@@ -59,7 +64,7 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
   service->metrics->CountRequest(call.route, end.status);
   service->log->Write({.time_us = NowMicros(),
                        .request_id = call.id,
-                       .method = call.request->method,
+                       .method = call.method,
                        .route = call.route,
                        .tenant = call.rules.tenant,
                        .status = end.status,

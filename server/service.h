@@ -30,15 +30,21 @@ namespace attndb::server {
 
 // One request on its way through the routes.
 struct Call {
+  // Null in the copies that are kept while a turn runs: WithoutRequest.
   std::shared_ptr<const Request> request;
+  std::string method;
   std::shared_ptr<Responder> responder;
   std::string_view route;  // Its path, as metrics call it; empty: there is none such.
   TenantRules rules;
   Admission::Place place;       // Held for as long as the call goes on.
   double received_seconds = 0;  // By MonotonicSeconds.
+  size_t body_bytes = 0;        // The size of its request's body.
   std::string id;               // The client's, or one that no other request has.
   std::shared_ptr<std::atomic<bool>> noted = std::make_shared<std::atomic<bool>>(false);
 };
+
+// The call without its request, whose body may be large: nobody counts its memory.
+Call WithoutRequest(Call call);
 
 // How a call has ended, as metrics and the log have it.
 struct CallEnd {

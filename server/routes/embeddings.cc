@@ -168,7 +168,8 @@ Status BeginEmbeddings(Service* service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
   ATTNDB_ASSIGN_OR_RETURN(EmbeddingRequest request, ParseEmbedding(body));
   ATTNDB_RETURN_IF_ERROR(CheckDimensions(request, embedding_size));
-  const auto embeddings = std::make_shared<EmbeddingCall>(service, call, request.base64);
+  const auto embeddings =
+      std::make_shared<EmbeddingCall>(service, WithoutRequest(call), request.base64);
   return embeddings->Begin(std::move(request));
 }
 

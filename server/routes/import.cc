@@ -246,9 +246,10 @@ void AnswerImport(Service* service, Call call) {
     const Result<Json> body = ParseJson(call.request->body);
     const Result<ImportRequest> asked = body.ok() ? ParseImport(*body) : body.status();
     if (!asked.ok()) return AnswerCall(service, call, ErrorResponse(asked.status()));
-    RunWhenStored(service, call, asked->store.name, [service, call, asked = *asked] {
-      const Status status = Import(service, call, asked);
-      if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    const Call kept = WithoutRequest(call);
+    RunWhenStored(service, kept, asked->store.name, [service, kept, asked = *asked] {
+      const Status status = Import(service, kept, asked);
+      if (!status.ok()) AnswerCall(service, kept, ErrorResponse(status));
     });
   });
 }

@@ -75,6 +75,7 @@ class ImportEndTest : public BatchTest {
     Call call;
     call.request = request;
     call.responder = responder;
+    request_ = request;
     AnswerImport(&service_, std::move(call));
     return responder;
   }
@@ -88,6 +89,8 @@ class ImportEndTest : public BatchTest {
     for (const std::function<void()>& work : waiting_) work();
     waiting_.clear();
   }
+
+  std::weak_ptr<const server::Request> request_;  // The last.
 
  private:
   Service service_;
@@ -111,6 +114,14 @@ TEST_F(ImportEndTest, EachOfTwoImportsOfANameReportsItsOwnStore) {
   EXPECT_THAT(stored.body, HasSubstr(R"("context":"book")"));
   EXPECT_EQ(refused.status, 409) << refused.body;
   EXPECT_THAT(refused.body, HasSubstr("exists"));
+}
+
+// Its body may have 16 MiB, which nobody counts.
+TEST_F(ImportEndTest, ATurnThatWaitsHoldsNoRequest) {
+  const auto responder = Ask("ba be bi");
+  EXPECT_TRUE(request_.expired());
+  Finish(1);
+  EXPECT_EQ(responder->Await().status, 200);
 }
 
 TEST_F(ImportEndTest, AFullQuotaIsNoReasonToAskAgainSoon) {

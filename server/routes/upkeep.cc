@@ -105,6 +105,7 @@ void Answer(Service* service, Call call, Chore chore) {
         service, call,
         ErrorResponse(503, "what others have asked for is under way, and more waits"));
   }
+  call.request.reset();
   auto answer = std::make_shared<ProgressAnswer>(service, call, request->stream);
   answer->Begin();
   call.place.reset();  // The answer has it.
