@@ -37,7 +37,7 @@ constexpr size_t kNumWorkers = 2;
 constexpr size_t kNumReaders = 1;  // For large bodies: nobody else waits for their tokens.
 constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, which they wait for.
-constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
+constexpr size_t kNumWaiters = 1;  // For what waits for the disk, and does little else.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
 constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
@@ -463,7 +463,9 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   workers_.join();  // They add to the loaders and to the scheduler.
   loaders_.join();  // They add to the scheduler.
   if (scheduler_ != nullptr) scheduler_->Stop();
-  waiters_.join();  // The scheduler adds to them.
+  // The scheduler adds to them. They add to the workers, whose work is let go of now: all
+  // connections are closed.
+  waiters_.join();
   listener_.reset();
   scheduler_.reset();  // A connection that ends wakes it.
   conversations_.WaitForStores();

@@ -53,9 +53,9 @@ void RunWhenStored(Service* service, const Call& call, const std::string& name,
                    const std::function<void()>& work) {
   const std::string& tenant = call.rules.tenant;
   if (!service->conversations->IsBeingStored(tenant, name)) return work();
-  service->run_waiting(call, [service, tenant, name, work] {
+  service->run_waiting(call, [service, call, tenant, name, work] {
     (void)service->conversations->WaitFor(tenant, name);
-    work();
+    service->run_later(call, work);
   });
 }
 

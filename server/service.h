@@ -89,8 +89,8 @@ struct Service {
   std::function<void(const Call& call, std::function<void()>)> run_chore;
 };
 
-// Runs `work` when nothing that was answered under the name is still being stored: at once, or on a
-// thread that waits for it.
+// Runs `work` when nothing that was answered under the name is still being stored: at once, or by
+// run_later. The thread that waits does nothing else, since others wait behind it.
 void RunWhenStored(Service* service, const Call& call, const std::string& name,
                    const std::function<void()>& work);
 
