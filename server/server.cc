@@ -341,9 +341,7 @@ Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
       if (turn != nullptr) turns.push_back(std::move(turn));
     }
   }
-  for (const std::shared_ptr<Turn>& turn : turns) {
-    ATTNDB_RETURN_IF_ERROR(scheduler_->Add(turn));
-  }
+  for (const std::shared_ptr<Turn>& turn : turns) AddWhenPromised(&service_, turn);
   return Status::Ok();
 }
 

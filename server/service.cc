@@ -95,6 +95,16 @@ uint64_t PromisableTokens(const Service& service) {
   return most == 0 ? UINT64_MAX : most / service.engine->spec().KvBytesPerToken();
 }
 
+void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn) {
+  const auto add = [service, turn](MemoryGate::Place place) {
+    if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
+    turn->Hold(std::move(place));
+    AddTurn(service, turn);
+  };
+  const Status status = service->gate->Enter(BytesOf(*service, *turn), add);
+  if (!status.ok()) turn->Refuse(status);
+}
+
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,
                     bool is_unread) {
   const Status room = CheckRoom(*service, call.rules, *turn);

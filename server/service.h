@@ -109,6 +109,10 @@ uint64_t WindowTokens(const Service& service);
 // The most tokens of one request that memory can be promised for; UINT64_MAX: it has no limit.
 uint64_t PromisableTokens(const Service& service);
 
+// Hands a turn that is of no call to the scheduler as soon as memory can be promised for it. What
+// it is refused for, its listener is told. REQUIRES: its session needs no read from disk.
+void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn);
+
 // Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the
 // tokens that it may run: those of its prompt that are not reused, and max_tokens, up to the
 // window. Counts the tokens that it runs for the tenant, and ends it when the client goes.

@@ -1,5 +1,6 @@
-// Goal:   a thread that waits for Stores does nothing else.
-// Method: a tiny model; Stores that stand still.
+// Goal:   a thread that waits for Stores does nothing else; a turn that is of no call is promised
+//         its memory like the others.
+// Method: a tiny model; Stores that stand still, and memory that another turn holds.
 #include "server/service.h"
 
 #include <gtest/gtest.h>
@@ -57,6 +58,30 @@ TEST_F(ServiceTest, AThreadThatWaitsForStoresDoesNothingElse) {
   ASSERT_EQ(later_.size(), 1u);
   later_[0]();
   EXPECT_TRUE(has_run);
+}
+
+TEST_F(ServiceTest, ATurnOfNoCallWaitsForItsMemory) {
+  StartScheduler();
+  service_.scheduler = &*scheduler_;
+  const uint64_t token_bytes = engine_->spec().KvBytesPerToken();
+  MemoryGate gate(10 * token_bytes, 8, [](const std::function<void()>& work) { work(); });
+  service_.gate = &gate;
+  MemoryGate::Place held;
+  ATTNDB_ASSERT_OK(
+      gate.Enter(5 * token_bytes, [&held](MemoryGate::Place place) { held = std::move(place); }));
+  const auto add = [this](size_t num_tokens) {
+    const auto listener = std::make_shared<RecordingListener>();
+    AddWhenPromised(
+        &service_, MakeTurn(Request("turn", num_tokens, 1, Greedy(1)), NewSession(*db_), listener));
+    return listener;
+  };
+  const auto waits = add(8);
+  EXPECT_EQ(gate.num_waiting(), 1u);
+  EXPECT_EQ(scheduler_->num_waiting() + scheduler_->num_active(), 0u);
+  EXPECT_EQ(add(20)->error().code(), StatusCode::kInvalidArgument) << "there is never so much";
+  held.reset();
+  ASSERT_TRUE(waits->AwaitEnd());
+  ATTNDB_EXPECT_OK(waits->error());
 }
 
 }  // namespace
