@@ -37,10 +37,13 @@ constexpr size_t kNumWorkers = 2;
 constexpr size_t kNumReaders = 1;  // For large bodies: nobody else waits for their tokens.
 constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, which they wait for.
-constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
+constexpr size_t kNumWaiters = 1;  // For what waits for the disk, and does little else.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
 constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
+
+// Files and folders of a store, which messages name.
+const std::vector<std::string> kStoreFiles = {"LOCK", "aside", "catalog.db", "reserve", "segments"};
 
 struct Route {
   std::string_view method;
@@ -88,6 +91,20 @@ std::optional<std::string> ModelOf(std::string_view path) {
 }
 
 void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
+
+// Runs what no call answers for. The last stop for what libraries throw: a full memory, or a fault
+// of ours. What it held is destroyed, and a client that waited for it gets a 500.
+void Guard(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "attndb: warning: work was given up: %s\n", e.what());
+  }
+}
+
+void PostGuarded(boost::asio::thread_pool* pool, std::function<void()> work) {
+  boost::asio::post(*pool, [work = std::move(work)] { Guard(work); });
+}
 
 // Whether all that the server says on this path is its own, and no text of a model or a document.
 bool IsOfContexts(const std::string& path) {
@@ -156,14 +173,6 @@ std::string IdOf(const Request& request) {
   return {id, static_cast<size_t>(length)};
 }
 
-// "Bearer K", or what X-Api-Key says.
-std::string_view KeyOf(const Request& request) {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string_view authorization = request.Header("authorization");
-  if (authorization.starts_with(kBearer)) return authorization.substr(kBearer.size());
-  return request.Header("x-api-key");
-}
-
 class HttpServer final : public Server {
  public:
   HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
@@ -191,7 +200,7 @@ class HttpServer final : public Server {
     service_.log = &log_;
     service_.loads = &loads_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
-      const bool is_large = call.request->body.size() > kLargeBody;
+      const bool is_large = call.body_bytes > kLargeBody;
       boost::asio::post(is_large ? readers_ : workers_,
                         [this, call, work = std::move(work)] { Work(call, work); });
     };
@@ -216,14 +225,13 @@ class HttpServer final : public Server {
 
   Status Open() {
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
-    gate_.emplace(
-        PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
-        [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
+    gate_.emplace(PromisableBytes(stats.memory_limit_bytes), service_.options.scheduler.max_waiting,
+                  [this](std::function<void()> work) { PostGuarded(&workers_, std::move(work)); });
     service_.gate = &*gate_;
     LimitMaxTokens();
     service_.appends = &appends_;
     hidden_paths_.emplace(
-        std::vector<HiddenPaths::Entry>{{stats.path, "the store"},
+        std::vector<HiddenPaths::Entry>{{stats.path, "the store", kStoreFiles},
                                         {engine_.info().path, "the model"},
                                         {service_.options.keys_file, "the keys file"}});
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
@@ -241,6 +249,8 @@ class HttpServer final : public Server {
         listener_, Listener::Open(listens, [this](auto request, auto responder) {
           Call call;
           call.request = std::move(request);
+          call.method = call.request->method;
+          call.body_bytes = call.request->body.size();
           call.id = IdOf(*call.request);
           call.responder = std::make_shared<NamedResponder>(
               std::move(responder), call.id, IsOfContexts(call.request->path), &*hidden_paths_);
@@ -289,8 +299,8 @@ class HttpServer final : public Server {
   boost::asio::strand<boost::asio::thread_pool::executor_type> embedding_;
   boost::asio::thread_pool loaders_;
   LoadQueue loads_{
-      [this](std::function<void()> load) { boost::asio::post(loaders_, std::move(load)); },
-      [this](std::function<void()> let_go) { boost::asio::post(workers_, std::move(let_go)); }};
+      [this](std::function<void()> load) { PostGuarded(&loaders_, std::move(load)); },
+      [this](std::function<void()> let_go) { PostGuarded(&workers_, std::move(let_go)); }};
   // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
@@ -331,23 +341,22 @@ Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
       if (turn != nullptr) turns.push_back(std::move(turn));
     }
   }
-  for (const std::shared_ptr<Turn>& turn : turns) {
-    ATTNDB_RETURN_IF_ERROR(scheduler_->Add(turn));
-  }
+  for (const std::shared_ptr<Turn>& turn : turns) AddWhenPromised(&service_, turn);
   return Status::Ok();
 }
 
 void HttpServer::FollowKeys() {
   std::vector<TenantChange> changes = keys_->TakeChanges();
   if (changes.empty()) return;
-  boost::asio::post(following_, [this, changes = std::move(changes)] {
+  const auto follow = [this, changes = std::move(changes)] {
     for (const TenantChange& change : changes) {
       Status status = SetQuota(change);
       if (status.ok()) status = ReadPinned({change}, nullptr);
       if (status.ok() || status.code() == StatusCode::kCancelled) continue;
       Warn("the keys file is not followed for tenant '" + change.tenant + "': " + status.message());
     }
-  });
+  };
+  boost::asio::post(following_, [follow] { Guard(follow); });
 }
 
 void HttpServer::Refuse(const Call& call, int status, const std::string& why, Headers headers) {
@@ -372,7 +381,8 @@ bool HttpServer::Admit(Call* call) {
     Refuse(*call, 503, "the server stops");
     return false;
   }
-  std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
+  std::optional<TenantRules> rules = keys_->Find(
+      KeyIn(call->request->Header("authorization"), call->request->Header("x-api-key")));
   FollowKeys();
   if (!rules) {
     Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
@@ -451,7 +461,9 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   workers_.join();  // They add to the loaders and to the scheduler.
   loaders_.join();  // They add to the scheduler.
   if (scheduler_ != nullptr) scheduler_->Stop();
-  waiters_.join();  // The scheduler adds to them.
+  // The scheduler adds to them. They add to the workers, whose work is let go of now: all
+  // connections are closed.
+  waiters_.join();
   listener_.reset();
   scheduler_.reset();  // A connection that ends wakes it.
   conversations_.WaitForStores();

@@ -44,13 +44,18 @@ void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {
 
 }  // namespace
 
+Call WithoutRequest(Call call) {
+  call.request.reset();
+  return call;
+}
+
 void RunWhenStored(Service* service, const Call& call, const std::string& name,
                    const std::function<void()>& work) {
   const std::string& tenant = call.rules.tenant;
   if (!service->conversations->IsBeingStored(tenant, name)) return work();
-  service->run_waiting(call, [service, tenant, name, work] {
+  service->run_waiting(call, [service, call, tenant, name, work] {
     (void)service->conversations->WaitFor(tenant, name);
-    work();
+    service->run_later(call, work);
   });
 }
 
@@ -59,7 +64,7 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
   service->metrics->CountRequest(call.route, end.status);
   service->log->Write({.time_us = NowMicros(),
                        .request_id = call.id,
-                       .method = call.request->method,
+                       .method = call.method,
                        .route = call.route,
                        .tenant = call.rules.tenant,
                        .status = end.status,
@@ -88,6 +93,16 @@ uint64_t WindowTokens(const Service& service) {
 uint64_t PromisableTokens(const Service& service) {
   const uint64_t most = service.gate->limit_bytes();
   return most == 0 ? UINT64_MAX : most / service.engine->spec().KvBytesPerToken();
+}
+
+void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn) {
+  const auto add = [service, turn](MemoryGate::Place place) {
+    if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
+    turn->Hold(std::move(place));
+    AddTurn(service, turn);
+  };
+  const Status status = service->gate->Enter(BytesOf(*service, *turn), add);
+  if (!status.ok()) turn->Refuse(status);
 }
 
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,

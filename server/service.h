@@ -30,15 +30,21 @@ namespace attndb::server {
 
 // One request on its way through the routes.
 struct Call {
+  // Null in the copies that are kept while a turn runs: WithoutRequest.
   std::shared_ptr<const Request> request;
+  std::string method;
   std::shared_ptr<Responder> responder;
   std::string_view route;  // Its path, as metrics call it; empty: there is none such.
   TenantRules rules;
   Admission::Place place;       // Held for as long as the call goes on.
   double received_seconds = 0;  // By MonotonicSeconds.
+  size_t body_bytes = 0;        // The size of its request's body.
   std::string id;               // The client's, or one that no other request has.
   std::shared_ptr<std::atomic<bool>> noted = std::make_shared<std::atomic<bool>>(false);
 };
+
+// The call without its request, whose body may be large: nobody counts its memory.
+Call WithoutRequest(Call call);
 
 // How a call has ended, as metrics and the log have it.
 struct CallEnd {
@@ -83,8 +89,8 @@ struct Service {
   std::function<void(const Call& call, std::function<void()>)> run_chore;
 };
 
-// Runs `work` when nothing that was answered under the name is still being stored: at once, or on a
-// thread that waits for it.
+// Runs `work` when nothing that was answered under the name is still being stored: at once, or by
+// run_later. The thread that waits does nothing else, since others wait behind it.
 void RunWhenStored(Service* service, const Call& call, const std::string& name,
                    const std::function<void()>& work);
 
@@ -102,6 +108,10 @@ uint64_t WindowTokens(const Service& service);
 
 // The most tokens of one request that memory can be promised for; UINT64_MAX: it has no limit.
 uint64_t PromisableTokens(const Service& service);
+
+// Hands a turn that is of no call to the scheduler as soon as memory can be promised for it. What
+// it is refused for, its listener is told. REQUIRES: its session needs no read from disk.
+void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn);
 
 // Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the
 // tokens that it may run: those of its prompt that are not reused, and max_tokens, up to the

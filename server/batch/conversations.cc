@@ -13,7 +13,7 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
-constexpr size_t kMaxFailed = 256;  // Stores whose errors are remembered.
+constexpr size_t kMaxTurns = 64;    // That answer the same messages: ids of the last ones.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
 constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
@@ -107,19 +107,8 @@ void Conversations::Load(Session* session) {
   prices_.LearnRead(num_after - std::min(num_before, num_after), MonotonicSeconds() - start);
 }
 
-std::optional<Status> Conversations::FailureOf(const Key& key) const {
-  const auto store = stores_.find(key);
-  if (store != stores_.end()) {
-    const PendingStore& under_way = store->second.store;
-    if (!under_way.done() || under_way.Wait().ok()) return std::nullopt;
-    return under_way.Wait().status();
-  }
-  const auto failure = std::ranges::find(failed_, key, &std::pair<Key, Status>::first);
-  return failure == failed_.end() ? std::nullopt : std::optional(failure->second);
-}
-
 bool Conversations::IsLost(const Live& live) const {
-  const std::optional<Status> failure = FailureOf({live.tenant, live.id});
+  const std::optional<Status> failure = stores_.FailureOf({live.tenant, live.id});
   return failure && failure->code() == StatusCode::kCorruption;
 }
 
@@ -151,15 +140,11 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
 
 std::shared_ptr<const KeptText> Conversations::UnstoredText(const std::string& tenant,
                                                             const std::string& context) const {
-  const Key key(tenant, context);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = stores_.find(key);
-  if (found != stores_.end() && !found->second.store.done()) return found->second.kept;
-  if (!FailureOf(key)) return nullptr;
-  for (const Live& live : live_) {
-    if (live.tenant == tenant && live.id == context) return live.kept;
-  }
-  return nullptr;
+  const StoreLedger::Unstored unstored = stores_.UnstoredOf({tenant, context});
+  if (unstored.text == nullptr || unstored.takes_name) return unstored.text;
+  const Result<DB> db = HandleOf(tenant);
+  const Status stored = db.ok() ? db->Describe(context).status() : db.status();
+  return stored.code() == StatusCode::kNotFound ? unstored.text : nullptr;
 }
 
 Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::string& context) {
@@ -181,9 +166,7 @@ Result<Remembered> Conversations::Recall(const std::string& tenant,
   for (size_t reply = messages.size() - 1; reply-- > 1;) {
     if (messages[reply].role != kAssistantRole) continue;
     std::optional<Matched> best;  // Among several replies, the one that says most of the words.
-    for (const std::string& id : TurnsOf({tenant, digests[reply - 1]})) {
-      KeptText kept = TurnText(tenant, id);
-      if (kept.tokens.empty()) continue;
+    for (KeptText& kept : TurnTexts({tenant, digests[reply - 1]})) {
       ATTNDB_ASSIGN_OR_RETURN(const bool is_about,
                               llama::BeginsWithText(*engine_, kept.tokens, context));
       if (!is_about) continue;
@@ -216,29 +199,57 @@ Status Conversations::ListTurns(const std::string& tenant) {
 void Conversations::NoteTurn(const std::string& tenant, const std::string& id, bool is_newest) {
   const std::optional<std::string> digest = DigestIn(id);
   if (!digest) return;
-  std::vector<std::string>& ids = turns_[{tenant, *digest}];
+  std::deque<std::string>& ids = turns_[{tenant, *digest}];
   if (std::ranges::find(ids, id) != ids.end()) return;
-  ids.insert(is_newest ? ids.end() : ids.begin(), id);
+  if (is_newest) {
+    ids.push_back(id);
+    if (ids.size() > kMaxTurns) ids.pop_front();
+  } else if (ids.size() < kMaxTurns) {
+    ids.push_front(id);
+  }
+}
+
+void Conversations::ForgetTurn(const std::string& tenant, const std::string& id) {
+  const std::optional<std::string> digest = DigestIn(id);
+  const auto found = digest ? turns_.find({tenant, *digest}) : turns_.end();
+  if (found == turns_.end()) return;
+  std::erase(found->second, id);
+  if (found->second.empty()) turns_.erase(found);
 }
 
 std::vector<std::string> Conversations::TurnsOf(const Key& key) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = turns_.find(key);
   if (found == turns_.end()) return {};
-  const size_t num_last = std::min(found->second.size(), kMaxReplies);
-  return {found->second.rbegin(), found->second.rbegin() + static_cast<std::ptrdiff_t>(num_last)};
+  return {found->second.rbegin(), found->second.rend()};
 }
 
-KeptText Conversations::TurnText(const std::string& tenant, const std::string& id) const {
+std::vector<KeptText> Conversations::TurnTexts(const Key& key) {
+  std::vector<KeptText> texts;
+  for (const std::string& id : TurnsOf(key)) {
+    if (texts.size() == kMaxReplies) break;
+    Result<KeptText> text = TurnText(key.first, id);
+    if (text.ok()) {
+      texts.push_back(*std::move(text));
+    } else if (text.status().code() == StatusCode::kNotFound) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ForgetTurn(key.first, id);
+    }
+  }
+  return texts;
+}
+
+Result<KeptText> Conversations::TurnText(const std::string& tenant, const std::string& id) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Live& live : live_) {
       if (live.tenant == tenant && live.id == id) return *live.kept;
     }
   }
-  const Result<DB> db = HandleOf(tenant);
-  Result<KeptText> stored = db.ok() ? StoredText(*db, id) : db.status();
-  return stored.ok() ? *std::move(stored) : KeptText();
+  // Its session may be gone from memory before its Store ends.
+  if (const auto unstored = UnstoredText(tenant, id)) return *unstored;
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  return StoredText(db, id);
 }
 
 // Where the turn's layout says nothing of a reply, the reply begins behind the assistant's last
@@ -275,18 +286,18 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   if (!begin) return nothing;
   const size_t num_asked = *begin;
   std::vector<TokenId>& tokens = kept.tokens;
-  const std::string& words = messages.back().content;
-  const auto text_of_reply = [&] {
-    return engine_->ReplyText(std::span<const TokenId>(tokens).subspan(num_asked));
-  };
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, text_of_reply());
-  // Tokens behind the words, as those of a stop string, are none of the conversation.
-  for (size_t num_cut = 0; !words.starts_with(text); ++num_cut) {
-    if (num_cut == kMaxCut || tokens.size() == num_asked) return nothing;
-    tokens.pop_back();
-    ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
+  const std::string_view words = messages.back().content;
+  size_t num_bytes = 0;  // The length of what the first num_same tokens say.
+  size_t num_same = num_asked;
+  for (; num_same < tokens.size(); ++num_same) {
+    const auto token = std::span<const TokenId>(tokens).subspan(num_same, 1);
+    ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(token));
+    if (!words.substr(num_bytes).starts_with(piece)) break;
+    num_bytes += piece.size();
   }
-  const size_t num_bytes = text.size();
+  // Tokens behind the words, as those of a stop string, are none of the conversation.
+  if (tokens.size() - num_same > kMaxCut) return nothing;
+  tokens.resize(num_same);
   const auto matched = [&] {
     TextLayout layout = llama::FirstOf(std::move(kept.text), num_asked);
     llama::AddReply({num_asked, tokens.size()}, &layout);
@@ -294,86 +305,55 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   };
   if (num_bytes == words.size()) return matched();
   // A reply that was cut: its last token was not run.
-  const llama::PromptPart rest = {"", std::string_view(words).substr(num_bytes)};
+  const llama::PromptPart rest = {"", words.substr(num_bytes)};
   ATTNDB_ASSIGN_OR_RETURN(auto joined, engine_->Join(tokens, std::span(&rest, 1),
                                                      {.keeps_before = true, .limits = {}}));
   tokens = std::move(joined.tokens);
-  ATTNDB_ASSIGN_OR_RETURN(text, text_of_reply());
+  const auto reply = std::span<const TokenId>(tokens).subspan(num_asked);
+  ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine_->ReplyText(reply));
   if (text != words) return nothing;
   return matched();
 }
 
-void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
-                         std::vector<TokenId> tokens, std::optional<StoreOptions> store_options,
-                         const TextLayout& text) {
+StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                                std::vector<TokenId> tokens,
+                                std::optional<StoreOptions> store_options, const TextLayout& text) {
   const Result<DB> db = HandleOf(tenant);
-  if (!db.ok()) return;
+  if (!db.ok()) return StoreTicket(db.status());
   StoreOptions options = store_options.value_or(StoreOptions{.ttl = options_.ttl});
   options.name = id;
   options.text_layout = text;
-  Result<PendingStore> store = db->StoreAsync(session, tokens, options);
+  const StoreTicket ticket(db->StoreAsync(session, tokens, options));
   const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
 
+  std::list<Live> ended;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  NoteStore(Key(tenant, id), std::move(store), held);
+  stores_.Note({tenant, id}, ticket, held, options.replace);
   NoteTurn(tenant, id, /*is_newest=*/true);
   // The turn that this one continues is all in it.
-  std::erase_if(live_, [&](const Live& live) {
-    return live.tenant == tenant && BeginsWith(held->tokens, live.kept->tokens);
-  });
+  for (auto next = live_.begin(); next != live_.end();) {
+    const auto live = next++;
+    if (live->tenant != tenant || !BeginsWith(held->tokens, live->kept->tokens)) continue;
+    ended.splice(ended.begin(), live_, live);
+  }
   live_.push_front({tenant, id, held, std::move(session)});
-  while (live_.size() > options_.max_live) live_.pop_back();
-}
-
-void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
-                         std::vector<TokenId> tokens) {
-  Keep(tenant, id, std::move(session), std::move(tokens), std::nullopt, {});
-}
-
-void Conversations::NoteStore(const Key& key, Result<PendingStore> store,
-                              std::shared_ptr<const KeptText> kept) {
-  for (auto entry = stores_.begin(); entry != stores_.end();) {
-    const PendingStore& under_way = entry->second.store;
-    const bool is_done = under_way.done();
-    const Status status = is_done ? under_way.Wait().status() : Status::Ok();
-    if (is_done && !status.ok()) NoteFailure(entry->first, status);
-    entry = is_done ? stores_.erase(entry) : std::next(entry);  // The store itself knows it now.
+  while (live_.size() > options_.max_live) {
+    ended.splice(ended.begin(), live_, std::prev(live_.end()));
   }
-  ForgetFailure(key);
-  if (store.ok()) {  // A name may be stored again.
-    stores_.insert_or_assign(key, UnderStore{*std::move(store), std::move(kept)});
-  } else {
-    NoteFailure(key, store.status());
-  }
+  return ticket;
 }
 
-void Conversations::NoteFailure(const Key& key, const Status& status) {
-  failed_.emplace_back(key, status);
-  if (failed_.size() > kMaxFailed) failed_.pop_front();
-}
-
-bool Conversations::ForgetFailure(const Key& key) {
-  const auto found = stores_.find(key);
-  const bool has_failed =
-      found != stores_.end() && found->second.store.done() && !found->second.store.Wait().ok();
-  if (has_failed) stores_.erase(found);
-  const auto is_its = [&key](const auto& failure) { return failure.first == key; };
-  return std::erase_if(failed_, is_its) > 0 || has_failed;
+StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                                std::vector<TokenId> tokens) {
+  return Keep(tenant, id, std::move(session), std::move(tokens), std::nullopt, {});
 }
 
 TurnState Conversations::StateOf(const std::string& tenant, const std::string& id, Status* error) {
-  const Key key(tenant, id);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (under_way_.contains(key)) return TurnState::kPending;
-    const auto found = stores_.find(key);
-    const bool is_kept = found != stores_.end();
-    if (is_kept && !found->second.store.done()) return TurnState::kPending;
-    if (const std::optional<Status> failure = FailureOf(key)) {
-      *error = *failure;
-      return TurnState::kFailed;
-    }
-    if (is_kept) return TurnState::kDurable;
+  const StoreLedger::Key key(tenant, id);
+  if (stores_.IsUnderWay(key) || stores_.IsPending(key)) return TurnState::kPending;
+  if (const std::optional<Status> failure = stores_.FailureOf(key)) {
+    *error = *failure;
+    return TurnState::kFailed;
   }
   const Result<DB> db = HandleOf(tenant);
   return db.ok() && db->Describe(id).ok() ? TurnState::kDurable : TurnState::kUnknown;
@@ -381,50 +361,37 @@ TurnState Conversations::StateOf(const std::string& tenant, const std::string& i
 
 std::shared_ptr<void> Conversations::NoteUnderWay(const std::string& tenant,
                                                   const std::string& id) {
-  const Key key(tenant, id);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  under_way_.insert(key);
-  return {nullptr, [this, key](void*) {
-            const std::lock_guard<std::mutex> again(mutex_);
-            under_way_.erase(under_way_.find(key));
-          }};
+  return stores_.NoteUnderWay({tenant, id});
 }
 
 Status Conversations::WaitFor(const std::string& tenant, const std::string& id) {
-  const Key key(tenant, id);
-  std::optional<PendingStore> store;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = stores_.find(key);
-    if (found != stores_.end()) store = found->second.store;
-    for (const auto& [failed, status] : failed_) {
-      if (!store && failed == key) return status;
-    }
-  }
-  return store ? store->Wait().status() : Status::Ok();
+  return stores_.WaitFor({tenant, id});
 }
 
 bool Conversations::IsBeingStored(const std::string& tenant, const std::string& id) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = stores_.find({tenant, id});
-  return found != stores_.end() && !found->second.store.done();
+  return stores_.IsPending({tenant, id});
+}
+
+std::vector<PendingStore> Conversations::PendingStoresOf(const std::string& tenant,
+                                                         const std::string& id) const {
+  return stores_.PendingOf({tenant, id});
 }
 
 Status Conversations::Drop(const std::string& tenant, const std::string& context) {
   (void)WaitFor(tenant, context);
-  const auto unstored = UnstoredText(tenant, context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   const Result<std::vector<TokenId>> tokens = db.Tokens(context);  // Fails if they are damaged.
   const Status status = db.Drop(context);
   if (!status.ok() && status.code() != StatusCode::kNotFound) return status;
   std::list<Live> dropped;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool was_failure = ForgetFailure({tenant, context});
-  if (!status.ok() && !was_failure) return status;
+  const StoreLedger::Forgotten failed = stores_.ForgetFailure({tenant, context});
+  if (!status.ok() && !failed.was_failure) return status;
+  ForgetTurn(tenant, context);
   for (auto next = live_.begin(); next != live_.end();) {
     const auto live = next++;
     if (live->tenant != tenant) continue;
-    if (live->kept == unstored || (tokens.ok() && live->kept->tokens == *tokens)) {
+    if (live->kept == failed.text || (tokens.ok() && live->kept->tokens == *tokens)) {
       dropped.splice(dropped.begin(), live_, live);
     }
   }
@@ -437,14 +404,16 @@ Status Conversations::Rename(const std::string& tenant, const std::string& conte
   (void)WaitFor(tenant, name);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   ATTNDB_RETURN_IF_ERROR(db.Rename(context, name));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ForgetFailure({tenant, name});  // The name has another context now.
+  // The one name has another context now, the other one has none.
+  stores_.ForgetFailure({tenant, name});
+  stores_.ForgetFailure({tenant, context});
   return Status::Ok();
 }
 
 void Conversations::DropLive() {
+  std::list<Live> dropped;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  live_.clear();
+  dropped.swap(live_);
 }
 
 void Conversations::DropLive(const std::string& tenant) {
@@ -472,14 +441,7 @@ Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
   }
 }
 
-std::vector<PendingStore> Conversations::PendingStores() const {
-  std::vector<PendingStore> stores;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [key, under_way] : stores_) {
-    if (!under_way.store.done()) stores.push_back(under_way.store);
-  }
-  return stores;
-}
+std::vector<PendingStore> Conversations::PendingStores() const { return stores_.Pending(); }
 
 void Conversations::WaitForStores() {
   for (const PendingStore& store : PendingStores()) (void)store.Wait();

@@ -13,7 +13,9 @@
 // Names:   a name stands for what has it now. An answered turn has its name at once: its tokens are
 //          in memory until its Store ends. Names change in the store alone, and calls that change
 //          them wait for that Store: WaitFor.
-// Limits:  max_live sessions; the names of all turns of the tenants that were asked for.
+//          A turn that could not be stored has its name only if no stored context has the name.
+// Limits:  max_live sessions; of the tenants that were asked for, the names of the last 64 turns
+//          that answer the same messages.
 // Threads: thread-safe. Calls search the catalog and may read token ids from disk; the first of a
 //          tenant lists its contexts. Load alone reads K and V.
 #ifndef ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
@@ -21,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -36,7 +39,9 @@
 #include "attndb/db.h"
 #include "attndb/result.h"
 #include "engines/llama/llama_engine.h"
+#include "server/batch/kept_text.h"
 #include "server/batch/reuse_prices.h"
+#include "server/batch/store_ledger.h"
 
 namespace attndb::server {
 
@@ -52,12 +57,6 @@ struct ConversationOptions {
 
 // How far a turn is: known by its id.
 enum class TurnState : uint8_t { kUnknown, kPending, kDurable, kFailed };
-
-// The tokens of a context, and whose words they are.
-struct KeptText {
-  std::vector<TokenId> tokens;
-  TextLayout text;
-};
 
 // The tokens that the first num_messages of a conversation were run as; none: they are not known.
 struct Remembered {
@@ -103,7 +102,8 @@ class Conversations {
   // memory until its Store ends. This is a use of the context: its time to live begins anew.
   // Errors: kNotFound (there is none, or its life is over); as DB::Tokens.
   Result<KeptText> TextOf(const std::string& tenant, const std::string& context);
-  // The text of the turn that was answered under this name and is not durable yet; null: none is.
+  // The text of the turn that was answered under this name and has the name without being durable;
+  // null: there is none.
   std::shared_ptr<const KeptText> UnstoredText(const std::string& tenant,
                                                const std::string& context) const;
 
@@ -114,22 +114,25 @@ class Conversations {
                             std::span<const TokenId> context = {});
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
-  // `text`: whose words the tokens are.
-  void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens, std::optional<StoreOptions> store,
-            const TextLayout& text = {});
+  // `text`: whose words the tokens are. Returns the Store that it began.
+  StoreTicket Keep(const std::string& tenant, const std::string& id, Session session,
+                   std::vector<TokenId> tokens, std::optional<StoreOptions> store,
+                   const TextLayout& text = {});
   // As conversations are. No default argument: of an empty one GCC 12 warns wrongly.
-  void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens);
-  // Waits until what was kept as `id` is durable. Errors: of its Store.
+  StoreTicket Keep(const std::string& tenant, const std::string& id, Session session,
+                   std::vector<TokenId> tokens);
+  // Waits until the Stores that were begun under this name have ended. Errors: those of the last,
+  // except for kAlreadyExists.
   Status WaitFor(const std::string& tenant, const std::string& id);
   // Whether WaitFor would wait.
   bool IsBeingStored(const std::string& tenant, const std::string& id) const;
+  // The Stores for which WaitFor would wait.
+  std::vector<PendingStore> PendingStoresOf(const std::string& tenant, const std::string& id) const;
 
   // A turn that will be kept as `id`, which may be the name of an earlier one, is pending until
   // what this returns is gone. REQUIRES: it goes before this.
   std::shared_ptr<void> NoteUnderWay(const std::string& tenant, const std::string& id);
-  // Errors: of a store that failed.
+  // kFailed: the last Store under this id failed, with `error`. An older context may have the name.
   TurnState StateOf(const std::string& tenant, const std::string& id, Status* error);
 
   // Drops a context of the store, by name or "#id", and lets go of what memory has of it; of a turn
@@ -170,16 +173,14 @@ class Conversations {
     std::shared_ptr<const KeptText> kept;
     Session session;
   };
-  struct UnderStore {
-    PendingStore store;
-    std::shared_ptr<const KeptText> kept;
-  };
 
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
-  std::vector<std::string> TurnsOf(const Key& key) const;
-  // The text that was kept of a turn. It has no tokens if the turn is gone.
-  KeptText TurnText(const std::string& tenant, const std::string& id) const;
+  std::vector<std::string> TurnsOf(const Key& key) const;  // The newest first.
+  // The text that was kept of a turn. Errors: kNotFound (the turn is gone); as DB::Tokens.
+  Result<KeptText> TurnText(const std::string& tenant, const std::string& id) const;
+  // The last of the turns that are there, of those whose ids have this digest. Forgets the others.
+  std::vector<KeptText> TurnTexts(const Key& key);
   // Where the reply that the messages end with begins in a turn. None: the turn has no such reply,
   // or it has more replies than the messages: a longer dialogue was stored under the turn's id
   // since. `num_context`: tokens of what the messages are about.
@@ -202,11 +203,7 @@ class Conversations {
 
   // These need mutex_.
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
-  void NoteStore(const Key& key, Result<PendingStore> store, std::shared_ptr<const KeptText> kept);
-  void NoteFailure(const Key& key, const Status& status);
-  bool ForgetFailure(const Key& key);  // False: there was none.
-  // Why the turn, or what else was kept under the key, could not be stored; none: it did not fail.
-  std::optional<Status> FailureOf(const Key& key) const;
+  void ForgetTurn(const std::string& tenant, const std::string& id);
   // Whether the session's own turn can't be stored, as what it goes on from is lost.
   bool IsLost(const Live& live) const;
 
@@ -214,14 +211,12 @@ class Conversations {
   const llama::LlamaEngine* const engine_;
   const ConversationOptions options_;
   ReusePrices prices_;
+  StoreLedger stores_;
 
-  mutable std::mutex mutex_;
-  std::list<Live> live_;                           // The newest first.
-  std::map<Key, UnderStore> stores_;               // By id; some have ended.
-  std::multiset<Key> under_way_;                   // Ids.
-  std::list<std::pair<Key, Status>> failed_;       // The last that failed, by id.
-  std::map<Key, std::vector<std::string>> turns_;  // Their ids, by the digest in them.
-  std::set<std::string> listed_;                   // Tenants whose turns are in turns_.
+  mutable std::mutex mutex_;                      // Locked before that of stores_.
+  std::list<Live> live_;                          // The newest first.
+  std::map<Key, std::deque<std::string>> turns_;  // The last ids, by the digest in them.
+  std::set<std::string> listed_;                  // Tenants whose turns are in turns_.
 };
 
 }  // namespace attndb::server

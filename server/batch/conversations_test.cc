@@ -8,10 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -329,126 +327,6 @@ TEST_F(ConversationsTest, ATurnIsPendingThenDurable) {
   EXPECT_EQ(tokens, Ids(30, 1));
 }
 
-TEST_F(ConversationsTest, ANameWhoseNextTurnIsUnderWayIsPending) {
-  Open();
-  Keep(kMine, "name", Ids(20, 1));
-  conversations_->WaitForStores();
-  EXPECT_EQ(StateOf(kMine, "name"), TurnState::kDurable);
-  {
-    std::shared_ptr<void> first = conversations_->NoteUnderWay(kMine, "name");
-    const std::shared_ptr<void> second = conversations_->NoteUnderWay(kMine, "name");
-    first.reset();
-    EXPECT_EQ(StateOf(kMine, "name"), TurnState::kPending);
-    EXPECT_EQ(StateOf(kTheirs, "name"), TurnState::kUnknown);
-  }
-  EXPECT_EQ(StateOf(kMine, "name"), TurnState::kDurable);
-}
-
-TEST_F(ConversationsTest, AnAnsweredTurnHasItsNameBeforeItIsDurable) {
-  Open();
-  StopStores(kMine);
-  const Tokens turn = Ids(30, 1);
-  Keep(kMine, "turn", turn);
-  ASSERT_EQ(StateOf(kMine, "turn"), TurnState::kPending);
-  EXPECT_TRUE(conversations_->IsBeingStored(kMine, "turn"));
-  EXPECT_FALSE(conversations_->IsBeingStored(kTheirs, "turn"));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const KeptText known, conversations_->TextOf(kMine, "turn"));
-  EXPECT_EQ(known.tokens, turn);
-  EXPECT_THAT(conversations_->TextOf(kTheirs, "turn"), FailsWith(StatusCode::kNotFound, _));
-  conversations_->DropLive();  // Memory is short: the tokens are there all the same.
-  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
-  ResumeStores();
-  conversations_->WaitForStores();
-  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable);
-  EXPECT_FALSE(conversations_->IsBeingStored(kMine, "turn"));
-  EXPECT_EQ(conversations_->UnstoredText(kMine, "turn"), nullptr);
-  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
-}
-
-TEST_F(ConversationsTest, WhatIsDroppedOrRenamedBeforeItIsDurableIsSoBehindIt) {
-  Open();
-  StopStores(kMine);
-  const Tokens gone = Ids(30, 1);
-  const Tokens renamed = Ids(30, 2);
-  Keep(kMine, "gone", gone);
-  Keep(kMine, "renamed", renamed);
-  auto drop = std::async(std::launch::async, [&] { return conversations_->Drop(kMine, "gone"); });
-  auto rename = std::async(std::launch::async,
-                           [&] { return conversations_->Rename(kMine, "renamed", "named"); });
-  ASSERT_EQ(StateOf(kMine, "gone"), TurnState::kPending);
-  ResumeStores();
-  ATTNDB_EXPECT_OK(drop.get());
-  ATTNDB_EXPECT_OK(rename.get());
-  conversations_->WaitForStores();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
-  EXPECT_THAT(db.Describe("gone"), FailsWith(StatusCode::kNotFound, _));
-  EXPECT_EQ(NumKnown(kMine, Joined(gone, {5})), 0u) << "nor is it in memory";
-  EXPECT_THAT(conversations_->TextOf(kMine, "renamed"), FailsWith(StatusCode::kNotFound, _));
-  EXPECT_EQ(conversations_->TextOf(kMine, "named")->tokens, renamed);
-}
-
-TEST_F(ConversationsTest, ANameStandsForWhatHasItNow) {
-  Open();
-  const Tokens first = Ids(20, 1);
-  const Tokens second = Ids(25, 2);
-  const auto keep = [this](const std::string& name, const Tokens& tokens) {
-    conversations_->Keep(kMine, name, SessionOf(kMine, tokens), tokens,
-                         StoreOptions{.replace = true});
-  };
-  keep("name", first);
-  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, first);
-  conversations_->WaitForStores();
-  keep("name", second);
-  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, second);
-  conversations_->WaitForStores();
-  EXPECT_EQ(conversations_->TextOf(kMine, "name")->tokens, second);
-  ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "name", "other"));
-  EXPECT_THAT(conversations_->TextOf(kMine, "name"), FailsWith(StatusCode::kNotFound, _));
-  EXPECT_EQ(conversations_->TextOf(kMine, "other")->tokens, second);
-  ATTNDB_ASSERT_OK(conversations_->Drop(kMine, "other"));
-  EXPECT_THAT(conversations_->TextOf(kMine, "other"), FailsWith(StatusCode::kNotFound, _));
-}
-
-// Its life is over, and it leaves the disk with the next Store.
-TEST_F(ConversationsTest, ANameOfWhatHasExpiredStandsForNothing) {
-  Open();
-  const auto now_us = std::make_shared<std::atomic<int64_t>>(1'000'000'000'000'000);
-  db_.emplace(
-      *DB::Open(directory_.File("clocked"), {.clock = [now_us] { return now_us->load(); }}));
-  conversations_.emplace(*db_, &*engine_, ConversationOptions{.ttl = std::chrono::seconds(60)});
-  const Tokens turn = Ids(20, 1);
-  Keep(kMine, "turn", turn);
-  conversations_->WaitForStores();
-  *now_us += 50'000'000;
-  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn);
-  *now_us += 50'000'000;
-  EXPECT_EQ(conversations_->TextOf(kMine, "turn")->tokens, turn) << "the use before counts";
-  *now_us += 61'000'000;
-  EXPECT_THAT(conversations_->TextOf(kMine, "turn"), FailsWith(StatusCode::kNotFound, _));
-}
-
-TEST_F(ConversationsTest, AnAnsweredTurnThatCouldNotBeStoredIsThereWhileMemoryHasIt) {
-  Open();
-  const Tokens turn = Ids(10, 1);
-  const auto fail = [&](const std::string& name) {  // These are not the tokens that it holds.
-    conversations_->Keep(kMine, name, SessionOf(kMine, Ids(11, 2)), turn);
-    ASSERT_EQ(StateOf(kMine, name), TurnState::kFailed);
-  };
-  fail("lost");
-  EXPECT_EQ(conversations_->TextOf(kMine, "lost")->tokens, turn);
-  ATTNDB_EXPECT_OK(conversations_->Drop(kMine, "lost"));
-  EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kUnknown);
-  EXPECT_EQ(conversations_->num_live(), 0u);
-  EXPECT_THAT(conversations_->Drop(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
-  fail("lost");
-  conversations_->DropLive();
-  EXPECT_THAT(conversations_->TextOf(kMine, "lost"), FailsWith(StatusCode::kNotFound, _));
-  Keep(kMine, "other", turn);
-  ATTNDB_ASSERT_OK(conversations_->Rename(kMine, "other", "lost"));
-  EXPECT_EQ(StateOf(kMine, "lost"), TurnState::kDurable) << "another context has the name";
-  EXPECT_EQ(conversations_->TextOf(kMine, "lost")->tokens, turn);
-}
-
 TEST_F(ConversationsTest, WhatALoadTookSaysWhatTheNextTakes) {
   Open();
   const Tokens turn = Ids(400, 1);
@@ -463,30 +341,6 @@ TEST_F(ConversationsTest, WhatALoadTookSaysWhatTheNextTakes) {
   ASSERT_GE(start.reuse.num_bytes, uint64_t{64} << 10) << "enough to tell a disk's rate";
   conversations_->Load(&start.session);
   EXPECT_GT(price().read_seconds, 0.0);
-}
-
-TEST_F(ConversationsTest, WhatCouldNotBeStoredIsSaid) {
-  Open();
-  // Refused at once: these are not the tokens that the session holds.
-  conversations_->Keep(kMine, "wrong", SessionOf(kMine, Ids(10, 1)), Ids(9, 1));
-  // Refused behind it: the name is taken.
-  Keep(kMine, "taken", Ids(10, 2));
-  conversations_->WaitForStores();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
-  Session other = SessionOf(kTheirs, Ids(10, 3));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB theirs, conversations_->HandleOf(kTheirs));
-  ATTNDB_ASSERT_OK(theirs.Store(other, Ids(10, 3), {.name = "taken"}));
-  Keep(kTheirs, "taken", Ids(10, 4));
-  for (int round = 0; round < 2; ++round) {
-    Status error;
-    EXPECT_EQ(conversations_->StateOf(kMine, "wrong", &error), TurnState::kFailed);
-    EXPECT_THAT(error, FailsWith(StatusCode::kInvalidArgument, _));
-    conversations_->WaitForStores();
-    EXPECT_EQ(conversations_->StateOf(kTheirs, "taken", &error), TurnState::kFailed);
-    EXPECT_THAT(error, FailsWith(StatusCode::kAlreadyExists, HasSubstr("taken")));
-    EXPECT_EQ(StateOf(kMine, "taken"), TurnState::kDurable);
-    Keep(kMine, "next" + std::to_string(round), Ids(10, 5));
-  }
 }
 
 TEST_F(ConversationsTest, ATurnsTimeToLiveIsTheServers) {
@@ -656,6 +510,48 @@ TEST_F(RecallTest, ATurnIsFoundThatHasTheTextInOtherTokens) {
   EXPECT_EQ(known.num_messages, 0u);
 }
 
+TEST_F(RecallTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  conversations_->WaitForStores();  // It is listed as the oldest.
+  const std::string other(70, 'c');  // Longer than a stop string's tokens, which are cut off.
+  std::vector<std::string> dropped;
+  const Tokens turn = Turn(Bytes(other));
+  const Session session = SessionOf(kMine, turn);
+  for (int i = 0; i < 17; ++i) {
+    dropped.push_back(NewId());
+    conversations_->Keep(kMine, dropped.back(), *session.Fork(), turn);
+  }
+  Forget();
+  EXPECT_EQ(Recalled(other), Bytes(other));
+  EXPECT_THAT(Recalled("bobo"), IsEmpty()) << "the last ones are looked at";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  for (size_t i = 0; i < dropped.size(); ++i) {  // Some by another process.
+    const Status status =
+        i % 2 == 0 ? db.Drop(dropped[i]) : conversations_->Drop(kMine, dropped[i]);
+    ATTNDB_ASSERT_OK(status);
+  }
+  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+}
+
+TEST_F(RecallTest, ATurnIsFoundWhoseSessionIsGoneBeforeItIsStored) {
+  StopStores(kMine);
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  conversations_->DropLive();
+  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+}
+
+// The words differ from all replies near the end, by more than a stop string's tokens.
+TEST_F(RecallTest, LongRepliesAreReadOnce) {
+  const std::string same(30'000, 'a');
+  for (char last = 'a'; last < 'a' + 16; ++last) {  // Live, though no session holds the tokens.
+    const Tokens turn = Turn(Bytes(same + std::string(100, 'b') + last));
+    conversations_->Keep(kMine, NewId(), SessionOf(kMine, {1}), turn);
+  }
+  const double start = ThreadCpuSeconds();
+  EXPECT_THAT(Recalled(same + std::string(101, 'c')), IsEmpty());
+  EXPECT_LT(ThreadCpuSeconds() - start, 1);
+}
+
 TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {
   Messages messages;
   for (int i = 0; i < 8000; ++i) {
@@ -666,27 +562,6 @@ TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {
   const double start = ThreadCpuSeconds();
   ATTNDB_ASSERT_OK(conversations_->Recall(kMine, messages));
   EXPECT_LT(ThreadCpuSeconds() - start, 10);
-}
-
-TEST_F(ConversationsTest, ANameThatCouldNotBeStoredIsForgottenOnceItIs) {
-  Open();
-  const Tokens tokens = Ids(20, 1);
-  Keep(kMine, "book", tokens);
-  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "book"));
-  // Without `replace` the name is taken.
-  Keep(kMine, "book", Ids(20, 2));
-  EXPECT_THAT(conversations_->WaitFor(kMine, "book"), FailsWith(StatusCode::kAlreadyExists, _));
-  Keep(kMine, "other", tokens);  // What has ended is looked through.
-  Status error;
-  EXPECT_EQ(conversations_->StateOf(kMine, "book", &error), TurnState::kFailed);
-  EXPECT_THAT(conversations_->WaitFor(kMine, "book"), FailsWith(StatusCode::kAlreadyExists, _));
-  const Tokens again = Ids(20, 3);
-  conversations_->Keep(kMine, "book", SessionOf(kMine, again), again,
-                       StoreOptions{.replace = true, .ttl = std::chrono::seconds(60)});
-  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "book"));
-  EXPECT_EQ(conversations_->StateOf(kMine, "book", &error), TurnState::kDurable);
-  EXPECT_EQ(conversations_->HandleOf(kMine)->Describe("book")->ttl_seconds, 60);
-  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "nobody kept this"));
 }
 
 }  // namespace

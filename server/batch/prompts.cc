@@ -120,7 +120,7 @@ Result<Prompt> Prompts::ChatAbout(const std::string& tenant, const Subject& subj
   }
   ATTNDB_ASSIGN_OR_RETURN(const Tokens last, engine_->Conversation(messages, messages.size() - 1));
   prompt.num_last = last.size();
-  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, SystemTokensOf(messages));
+  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, SystemTokensOf(prompt, messages));
   return prompt;
 }
 
@@ -190,7 +190,11 @@ Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages me
   return llama::PromptParts{{"", question}};
 }
 
-Result<uint64_t> Prompts::SystemTokensOf(Messages messages) const {
+Result<uint64_t> Prompts::SystemTokensOf(const Prompt& prompt, Messages messages) const {
+  if (prompt.text.form != TextForm::kRaw) {
+    return llama::SystemTokens(*engine_, prompt.text, prompt.tokens);
+  }
+  // Without a template it is a line, which the layout does not name.
   if (messages.front().role != kSystem) return 0;
   ATTNDB_ASSIGN_OR_RETURN(const Tokens tokens,
                           engine_->DocumentPrefix(messages.front().content, ""));

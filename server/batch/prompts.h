@@ -28,10 +28,11 @@ namespace attndb::server {
 
 struct Prompt {
   std::vector<TokenId> tokens;
-  TextLayout text;          // Whose words they are.
-  uint64_t num_system = 0;  // Tokens of the system message in front; 0: there is none.
-  uint64_t num_last = 0;    // Tokens of the last message, and of the markup around it.
-  std::string digest;       // What Conversations know it by; empty: it is bare text.
+  TextLayout text;  // Whose words they are.
+  // Tokens of the system message in front, the context's or the template's own; 0: there is none.
+  uint64_t num_system = 0;
+  uint64_t num_last = 0;  // Tokens of the last message, and of the markup around it.
+  std::string digest;     // What Conversations know it by; empty: it is bare text.
 };
 
 class Prompts {
@@ -80,7 +81,7 @@ class Prompts {
   Status AskContext(const Subject& subject, Messages messages, Prompt* prompt) const;
   // The parts of a prompt that these questions add behind the context. They refer to the messages.
   Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
-  Result<uint64_t> SystemTokensOf(Messages messages) const;
+  Result<uint64_t> SystemTokensOf(const Prompt& prompt, Messages messages) const;
 
   const llama::LlamaEngine* const engine_;
   Conversations* const conversations_;

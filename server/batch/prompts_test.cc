@@ -214,6 +214,39 @@ TEST_F(PromptsTest, ADialogueGoesOn) {
             "<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
 }
 
+// A window that is full keeps it: chats about the context are answered as it says.
+TEST_F(PromptsTest, AContextsSystemMessageIsThatOfChatsAboutIt) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const llama::PromptText document,
+      llama::DocumentText(*engine_, /*raw=*/false, "Answer only in French.", "The cat is grey."));
+  Session session = SessionOf(document.tokens);
+  ATTNDB_ASSERT_OK(
+      db_->Store(session, document.tokens, {.name = "document", .text_layout = document.text}));
+  ATTNDB_ASSERT_OK(db_->Store(session, document.tokens, {.name = "guessed"}));
+  Messages messages = {{"user", "Which colour?"}};
+  for (const char* const context : {"document", "guessed"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfChat(kTenant, context, messages));
+    const auto system = std::span(prompt.tokens).first(prompt.num_system);
+    EXPECT_EQ(Text({system.begin(), system.end()}),
+              "<|im_start|>system\nAnswer only in French.<|im_end|>\n<|im_start|>user\n")
+        << context;
+  }
+  // Also behind a reply that was recalled.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt first, prompts_->OfChat(kTenant, "document", messages));
+  Tokens turn = first.tokens;
+  turn.push_back((*engine_->Tokenize("Grey", false, false))[0]);
+  TextLayout text = first.text;
+  llama::AddReply({first.tokens.size(), turn.size()}, &text);
+  const auto rest = std::span<const TokenId>(turn).subspan(document.tokens.size());
+  ATTNDB_ASSERT_OK(engine_->Prefill(session, rest));
+  conversations_->Keep(kTenant, NewTurnId(first.digest), std::move(session), turn, std::nullopt,
+                       text);
+  messages.push_back({"assistant", *engine_->ReplyText(std::span(turn).last(1))});
+  messages.push_back({"user", "Sure?"});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt second, prompts_->OfChat(kTenant, "document", messages));
+  EXPECT_EQ(second.num_system, first.num_system);
+}
+
 TEST_F(PromptsTest, BareTextIsGoneOnWith) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens text, engine_->Tokenize("Once upon", false, false));
   Store("text", text);

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <functional>
+#include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -32,6 +35,22 @@ uint64_t SharedTokens(const TurnRequest& other, const Session& session, const Tu
   }
   if (!session.cuts().empty()) most = std::min(most, session.cuts().front().at - 1);
   return std::min<uint64_t>(most, CommonLength(other.prompt, turn.prompt));
+}
+
+// What a listener is told of an exception.
+Status StatusOf(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) {
+    return Status::ResourceExhausted("no memory for the request");
+  }
+  return Status::Internal(std::string(e.what()) + "; this is a bug of attndb");
+}
+
+// Tells a listener. If that throws, the client gets what its responder sends in the end.
+void EndQuietly(TurnListener* listener, const Status& status) {
+  try {
+    listener->OnError(status);
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace
@@ -85,24 +104,59 @@ size_t Scheduler::num_waiting() const {
 }
 
 void Scheduler::Loop() {
-  while (TakeTurns()) {
-    RemoveCancelled();
-    const std::vector<Part> parts = MakeParts();
-    if (!parts.empty()) {
-      Run(parts);
-    } else if (!active_.empty()) {
-      AwaitStores();
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = TakeTurns();
+      if (goes_on) RunOnce();
+    } catch (const std::exception& e) {  // No one knows how far the turns of the pass are.
+      const Status status = StatusOf(e);
+      while (!active_.empty()) GiveUp(active_.front().get(), status);
     }
     num_active_ = active_.size();
   }
   const Status stopped = Status::Cancelled("the server stops");
   while (!active_.empty()) {
-    KeepCut(active_.front().get());
-    Fail(active_.front().get(), stopped);
+    Turn* const turn = active_.front().get();
+    Guarded(turn, [&] {
+      KeepCut(turn);
+      Fail(turn, stopped);
+      return true;
+    });
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::shared_ptr<Turn>& turn : waiting_) turn->listener_->OnError(stopped);
-  waiting_.clear();
+  std::deque<std::shared_ptr<Turn>> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const std::shared_ptr<Turn>& turn : waiting) EndQuietly(turn->listener_.get(), stopped);
+}
+
+void Scheduler::RunOnce() {
+  RemoveCancelled();
+  const std::vector<Part> parts = MakeParts();
+  if (!parts.empty()) {
+    Run(parts);
+  } else if (!active_.empty()) {
+    AwaitStores();
+  }
+}
+
+// Runs a step of one turn. An exception ends that turn, and the result is false.
+bool Scheduler::Guarded(const Turn* turn, const std::function<bool()>& step) {
+  try {
+    return step();
+  } catch (const std::exception& e) {
+    GiveUp(turn, StatusOf(e));
+    return false;
+  }
+}
+
+// Ends a turn of which nothing else is known. Does nothing if the turn has ended already.
+void Scheduler::GiveUp(const Turn* turn, const Status& status) {
+  const auto found = std::ranges::find(active_, turn, &std::shared_ptr<Turn>::get);
+  if (found == active_.end()) return;
+  EndQuietly((*found)->listener_.get(), status);
+  Remove(turn);
 }
 
 // Waits for something to do. False: it is to stop.
@@ -192,13 +246,17 @@ void Scheduler::RemoveCancelled() {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Remove destroys it.
     if (!turn->cancelled()) continue;
-    // Its reply is whole: the next pass ends it.
-    if (turn->finish_ && turn->awaited_.empty()) continue;
+    // Its reply is whole, and it ends soon.
+    if (turn->finish_ && (turn->is_done_ || turn->awaited_.empty())) continue;
     KeepCut(turn);
     Remove(turn);
   }
+  std::deque<std::shared_ptr<Turn>> gone;  // Destroyed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
+  const auto begin = std::ranges::stable_partition(
+      waiting_, [](const std::shared_ptr<Turn>& turn) { return !turn->cancelled(); });
+  std::ranges::move(begin, std::back_inserter(gone));
+  waiting_.erase(begin.begin(), begin.end());
 }
 
 bool Scheduler::Pause(Turn* turn) {
@@ -222,6 +280,7 @@ void Scheduler::AwaitStores() {
 
 std::vector<Scheduler::Part> Scheduler::MakeParts() {
   ResumeTurns();
+  EndDone();
   std::vector<Part> parts;
   AddReplyParts(&parts);
   AddPromptParts(&parts);
@@ -278,7 +337,7 @@ void Scheduler::ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens,
 // so that who continues a conversation waits for no long prompt; then one of the others has a
 // chunk, whichever has waited for the most passes. One that has waited for too many goes first.
 void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts) {
-  const uint64_t pass = counts_.num_passes + 1;
+  const uint64_t pass = pass_ + 1;
   for (Turn* const turn : *prompts) {
     if (turn->read_pass_ == 0) turn->read_pass_ = pass;  // It comes.
   }
@@ -311,7 +370,7 @@ uint64_t Scheduler::AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* 
   }
   const auto tokens = turn->rest().first(std::min({most, *room, turn->rest().size()}));
   parts->push_back({turn, {tokens.begin(), tokens.end()}});
-  turn->read_pass_ = counts_.num_passes + 1;
+  turn->read_pass_ = pass_ + 1;
   return tokens.size();
 }
 
@@ -332,6 +391,7 @@ Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
 
 void Scheduler::Run(const std::vector<Part>& parts) {
   const double start = MonotonicSeconds();
+  ++pass_;
   std::vector<Status> statuses;
   const Status status = RunPass(parts, &statuses);
   if (!status.ok()) return RunAlone(parts);
@@ -341,12 +401,12 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!statuses[i].ok()) {
       failed.push_back(parts[i]);
-    } else if (Advance(parts[i], engine_->Logits(i))) {
+    } else if (Guarded(parts[i].turn, [&] { return Advance(parts[i], engine_->Logits(i)); })) {
       done.push_back(parts[i].turn);
     }
   }
   // Not in the loop above: a listener may run the engine, which overwrites the other turns' logits.
-  for (Turn* const turn : done) Leave(turn);
+  for (Turn* const turn : done) GuardedLeave(turn);
   if (!failed.empty()) RunAlone(failed);
 }
 
@@ -360,7 +420,8 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
       status = RunPass({&part, 1}, nullptr);
     }
     if (status.ok()) {
-      if (Advance(part, engine_->Logits(0))) Leave(part.turn);
+      Turn* const turn = part.turn;
+      if (Guarded(turn, [&] { return Advance(part, engine_->Logits(0)); })) GuardedLeave(turn);
     } else if (status.code() != StatusCode::kResourceExhausted || !Pause(part.turn)) {
       Fail(part.turn, status);
     }
@@ -370,7 +431,20 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
 Status Scheduler::RunPass(std::span<const Part> parts, std::vector<Status>* statuses) {
   std::vector<llama::BatchEntry> entries;
   for (const Part& part : parts) entries.push_back({part.turn->session(), part.tokens});
-  return engine_->DecodeBatch(entries, statuses);
+  const Status status = engine_->DecodeBatch(entries, statuses);
+  if (status.ok()) Count(parts, statuses == nullptr ? std::span<const Status>() : *statuses);
+  return status;
+}
+
+// Counts a pass. Without statuses, all of its parts have run.
+void Scheduler::Count(std::span<const Part> parts, std::span<const Status> statuses) {
+  counts_.num_passes.fetch_add(1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!statuses.empty() && !statuses[i].ok()) continue;
+    const bool replies = parts[i].turn->decodes();
+    (replies ? counts_.num_reply_tokens : counts_.num_prompt_tokens)
+        .fetch_add(parts[i].tokens.size());
+  }
 }
 
 void Scheduler::Learn(std::span<const Part> parts, double seconds) {
@@ -383,9 +457,6 @@ void Scheduler::Learn(std::span<const Part> parts, double seconds) {
       num_prompt_tokens += part.tokens.size();
     }
   }
-  counts_.num_passes.fetch_add(1);
-  counts_.num_prompt_tokens.fetch_add(num_prompt_tokens);
-  counts_.num_reply_tokens.fetch_add(num_replies);
   times_.Learn(num_replies, num_prompt_tokens, seconds);
   if (num_prompt_tokens == 0) return Pace(parts, seconds);
   conversations_->prices().LearnRun(times_.prompt_token_seconds());
@@ -503,10 +574,31 @@ uint32_t Scheduler::RoomForReply(const Turn& turn) {
 
 // A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
 void Scheduler::Leave(Turn* turn) {
-  if (turn->request_.replies) {
-    End(turn);
-  } else {
-    HandOver(turn);
+  if (!turn->request_.replies) return HandOver(turn);
+  if (!AwaitsName(turn)) End(turn);
+}
+
+void Scheduler::GuardedLeave(Turn* turn) {
+  Guarded(turn, [&] {
+    Leave(turn);
+    return true;
+  });
+}
+
+// Stores are begun by this thread alone: none of the name begins between here and End.
+bool Scheduler::AwaitsName(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (!request.fit_store) return false;
+  turn->awaited_ = conversations_->PendingStoresOf(request.tenant, request.id);
+  turn->is_done_ = !turn->awaited_.empty();
+  return turn->is_done_;
+}
+
+// Ends the turns that waited for Stores of their names.
+void Scheduler::EndDone() {
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Leave removes it.
+    if (turn->is_done_ && turn->awaited_.empty()) GuardedLeave(turn);
   }
 }
 
@@ -528,15 +620,17 @@ void Scheduler::End(Turn* turn) {
   const uint64_t num_dropped = turn->session_.num_dropped();
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
-  conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
-                       std::move(store), text);
+  const StoreTicket stored =
+      conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
+                           std::move(store), text);
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .num_tokens = turn->reply_->tokens().size(),
        .first_token_seconds = turn->first_token_seconds_ == 0
                                   ? 0
                                   : turn->first_token_seconds_ - request.received_seconds,
-       .num_dropped_tokens = num_dropped});
+       .num_dropped_tokens = num_dropped,
+       .stored = stored});
   Remove(turn);
 }
 

@@ -5,6 +5,7 @@
 //          before the prompt came (pass_times.h): prompts that this suffices for first, then one of
 //          the others, in turns. Where none replies they share the pass evenly. As in
 //          Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
+//          A turn in which a library throws, as where memory is full, ends alone.
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first; a turn that still lacks some is left out of passes until something that is being
@@ -14,6 +15,8 @@
 //          session. The earlier turn reads this beginning as if it had no more to read.
 //          The engine's next call overwrites the logits of a pass. So every turn of the pass takes
 //          its token first; sessions are kept and handed over after that.
+//          A turn that must fit the context that has its name ends once no Store of the name is
+//          under way: what such a Store publishes is not in the catalog before.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
@@ -28,6 +31,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -50,7 +54,7 @@ struct SchedulerOptions {
   double stall_factor = 2.0;
 };
 
-// Sums since the start, for metrics.
+// Sums since the start, for metrics: of what has run, together or alone.
 struct PassCounts {
   std::atomic<uint64_t> num_passes = 0;
   std::atomic<uint64_t> num_prompt_tokens = 0;  // Run.
@@ -109,6 +113,7 @@ class Scheduler {
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
+  void Count(std::span<const Part> parts, std::span<const Status> statuses);
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
   bool Advance(const Part& part, const Result<std::span<const float>>& logits);
@@ -120,6 +125,12 @@ class Scheduler {
   bool Begin(Turn* turn);
   static uint32_t RoomForReply(const Turn& turn);
   void Leave(Turn* turn);
+  void GuardedLeave(Turn* turn);
+  bool Guarded(const Turn* turn, const std::function<bool()>& step);
+  void GiveUp(const Turn* turn, const Status& status);
+  void RunOnce();
+  bool AwaitsName(Turn* turn);
+  void EndDone();
   void HandOver(Turn* turn);
   void End(Turn* turn);
   static std::vector<TokenId> HeldTokens(const Turn& turn);
@@ -143,6 +154,7 @@ class Scheduler {
   // The thread's.
   Turns active_;
   std::atomic<size_t> num_active_ = 0;
+  uint64_t pass_ = 0;  // Counts the passes that were tried.
   PassTimes times_;
   Pacer pacer_;
 

@@ -124,6 +124,7 @@ class SchedulerEndsTest : public BatchTest {
       AddTurn(&members.back());
     }
     const uint64_t num_before = scheduler_->counts().num_passes;
+    const uint64_t num_tokens_before = scheduler_->counts().num_prompt_tokens;
     gate->Set();
     uint64_t num_passes = 0;  // The gate's own is behind.
     for (const Member& member : members) {
@@ -131,6 +132,9 @@ class SchedulerEndsTest : public BatchTest {
       num_passes = std::max(num_passes, PassesOf(member));
     }
     EXPECT_EQ(scheduler_->counts().num_passes - num_before, num_passes) << "not one pass for all";
+    const auto is_read = [](const Member& member) { return member.kind.way != Way::kPoor; };
+    const auto num_read = static_cast<uint64_t>(std::ranges::count_if(members, is_read));
+    EXPECT_EQ(scheduler_->counts().num_prompt_tokens - num_tokens_before, num_read * kPromptTokens);
     for (const Member& member : members) Check(member);
   }
 

@@ -646,26 +646,5 @@ TEST_F(SchedulerTest, ThreadsMayAddAndCancelAtAnyTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// As a dialogue is kept that goes on by its name.
-TEST_F(SchedulerTest, ANamedTurnIsStoredWithAllOfItsReply) {
-  Open();
-  TurnRequest request = Request("talk", 20, 1, Greedy(6));
-  std::vector<TokenId> whole = request.prompt;
-  const llama::Generation alone = Alone(request);
-  whole.insert(whole.end(), alone.tokens.begin(), alone.tokens.end());
-  ASSERT_LT(alone.num_in_session, alone.tokens.size()) << "the last token was not run";
-  request.store = StoreOptions{.replace = true, .pin = true};
-  request.runs_last = true;
-  StartScheduler();
-  ASSERT_TRUE(Add(request)->AwaitEnd());
-  EXPECT_EQ(Stored("talk"), whole);
-  EXPECT_TRUE(db_->Describe("talk")->pinned);
-  // The name is taken from the turn before, whose store may not have ended.
-  request.prompt.insert(request.prompt.begin(), 1);
-  ASSERT_TRUE(Add(request)->AwaitEnd());
-  ATTNDB_EXPECT_OK(conversations_->WaitFor(request.tenant, "talk"));
-  EXPECT_EQ(Stored("talk").front(), 1);
-}
-
 }  // namespace
 }  // namespace attndb::server

@@ -23,6 +23,7 @@
 #include "attndb/status.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "server/batch/store_ledger.h"
 
 namespace attndb::server {
 
@@ -43,6 +44,7 @@ struct TurnEnd {
   uint64_t num_tokens = 0;          // In the reply.
   double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
+  StoreTicket stored;               // The Store of the turn.
 };
 
 // Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
@@ -80,8 +82,9 @@ struct TurnRequest {
   double tpot_seconds = 0;  // What a token may take; 0: it does not say.
   // How it is stored, under `id` in any case; none: as conversations are.
   std::optional<StoreOptions> store;
-  // Looks, before it is stored, what has the name by then, and changes `store` to fit. Comes from
-  // the scheduler's thread. Errors: the turn fails, and is kept as one that was cut. May be null.
+  // Called before the turn is stored, on the scheduler's thread, when no other Store of the name is
+  // under way. Checks which context has the name now, and adapts `store` to it. If it returns an
+  // error, the turn fails and is kept as a cut one. May be null.
   std::function<Status(StoreOptions* store)> fit_store;
   // The last token of the reply is run, too, in one more pass: what is stored has all of it. If
   // this pass fails, so does the turn, and it is not stored.
@@ -143,10 +146,12 @@ class Turn {
   uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.
   std::unique_ptr<llama::Reply> reply_;
   std::optional<llama::FinishReason> finish_;  // Once the reply has its last token.
-  double first_token_seconds_ = 0;             // When it came.
-  double last_token_seconds_ = 0;              // When the last one so far came.
-  double attention_share_ = 0;                 // PacedSession::share.
-  // Not empty: it lacks memory, and waits until one of them gives some.
+  // Its last pass is over. It ends once the Stores of its name have ended.
+  bool is_done_ = false;
+  double first_token_seconds_ = 0;  // When it came.
+  double last_token_seconds_ = 0;   // When the last one so far came.
+  double attention_share_ = 0;      // PacedSession::share.
+  // Not empty: it waits until one of them has ended. It lacks memory, or is_done_.
   std::vector<PendingStore> awaited_;
 };
 

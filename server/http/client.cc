@@ -247,6 +247,9 @@ class BeastClient final : public Client {
     asio::ssl::context tls(asio::ssl::context::tls_client);
     error_code error;
     tls.set_default_verify_paths(error);
+    if (error) {
+      return Status::IoError("the system's certificates can't be read: " + error.message());
+    }
     return Exchange(options_, url_, &io, &tls).Run(request);
   }
 

@@ -30,6 +30,9 @@ struct ClientOptions {
   std::string key;  // Sent as "Authorization: Bearer KEY"; empty = none.
   uint64_t max_body_bytes = uint64_t{256} << 20;
   uint32_t max_header_bytes = 16 << 10;
+  // For each of: looking up the name, connecting, the handshake of TLS. The system's look-up of a
+  // name can't be interrupted: a Send that gives it up returns when the system does, which may be
+  // half a minute later where no name server answers.
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds silence_timeout{300'000};  // Without a byte of the answer.
   std::function<bool()> stops;  // Asked several times a second: true ends the request.

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <filesystem>
 #include <functional>
+#include <string_view>
 #include <system_error>
 
 #include "server/json.h"
@@ -22,6 +23,15 @@ bool IsOfName(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
+// Whether one of the files is named at this place.
+bool NamesFile(const std::vector<std::string>& files, std::string_view text) {
+  return std::ranges::any_of(files, [text](const std::string& file) {
+    if (!text.starts_with(file)) return false;
+    const char next = text.size() == file.size() ? ' ' : text[file.size()];
+    return std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_';
+  });
+}
+
 bool BeginsAt(const std::string& text, size_t at) {
   return at == 0 || (!IsOfName(text[at - 1]) && text[at - 1] != '/');
 }
@@ -36,7 +46,7 @@ HiddenPaths::HiddenPaths(const std::vector<Entry>& entries) {
     std::error_code error;
     const std::string full = std::filesystem::absolute(path, error).lexically_normal().string();
     for (const std::string& form : {path, full, InJson(path), InJson(full)}) {
-      entries_.push_back({form, entry.label});
+      entries_.push_back({form, entry.label, entry.files});
     }
   }
   std::ranges::stable_sort(entries_, std::greater(),
@@ -44,13 +54,14 @@ HiddenPaths::HiddenPaths(const std::vector<Entry>& entries) {
 }
 
 std::string HiddenPaths::Hide(std::string text) const {
-  for (const auto& [path, label] : entries_) {
+  for (const auto& [path, label, files] : entries_) {
     for (size_t at = text.find(path); at != std::string::npos; at = text.find(path, at)) {
       const size_t end = at + path.size();
-      const bool is_folder = end < text.size() && text[end] == '/';
+      const bool is_above = end < text.size() && text[end] == '/';
+      const bool is_folder = is_above && NamesFile(files, std::string_view(text).substr(end + 1));
       // A relative path may be a word of the message: "store".
       const bool is_whole =
-          path.front() == '/' && (end == text.size() || !IsOfName(text[end])) && !is_folder;
+          path.front() == '/' && (end == text.size() || !IsOfName(text[end])) && !is_above;
       if (!BeginsAt(text, at) || !(is_folder || is_whole)) {
         ++at;
       } else if (is_folder) {

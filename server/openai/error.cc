@@ -20,12 +20,6 @@ const char* TypeOf(int http_status) {
   }
 }
 
-Json NamedErrorJson(int http_status, const Status& status) {
-  Json json = ErrorJson(http_status, status.message());
-  json["error"]["status"] = StatusCodeName(status.code());
-  return json;
-}
-
 }  // namespace
 
 int HttpStatusOf(const Status& status) {
@@ -69,7 +63,13 @@ Json ErrorJson(int http_status, const std::string& message) {
             {"code", http_status}}}};
 }
 
-Json ErrorJson(const Status& status) { return NamedErrorJson(HttpStatusOf(status), status); }
+Json ErrorJson(int http_status, const Status& status) {
+  Json json = ErrorJson(http_status, status.message());
+  json["error"]["status"] = StatusCodeName(status.code());
+  return json;
+}
+
+Json ErrorJson(const Status& status) { return ErrorJson(HttpStatusOf(status), status); }
 
 Response ErrorResponse(int http_status, const std::string& message) {
   Response response = {.status = http_status, .body = ToText(ErrorJson(http_status, message))};
@@ -82,7 +82,7 @@ Response ErrorResponse(const Status& status) { return ErrorResponse(HttpStatusOf
 
 Response ErrorResponse(int http_status, const Status& status) {
   Response response = ErrorResponse(http_status, status.message());
-  response.body = ToText(NamedErrorJson(http_status, status));
+  response.body = ToText(ErrorJson(http_status, status));
   return response;
 }
 

@@ -19,6 +19,7 @@ int HttpStatusOfStore(const Status& status);
 Json ErrorJson(int http_status, const std::string& message);
 // Also with the code itself, as StatusCodeName writes it: "status".
 Json ErrorJson(const Status& status);
+Json ErrorJson(int http_status, const Status& status);
 Response ErrorResponse(int http_status, const std::string& message);
 Response ErrorResponse(const Status& status);
 // With another status of HTTP than the code alone says.

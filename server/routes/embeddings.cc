@@ -43,11 +43,15 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     }
     ATTNDB_RETURN_IF_ERROR(TakeInputs(std::move(request)));
     const uint64_t bytes = service_->engine->EmbedderBytes(longest_);
-    return service_->gate->Enter(bytes, [self = shared_from_this()](MemoryGate::Place place) {
+    const auto begin = [self = shared_from_this()](MemoryGate::Place place) {
       if (place == nullptr) return self->Fail(Status::Cancelled("the server stops"));
       self->memory_ = std::move(place);
       self->Later();
-    });
+    };
+    const auto is_gone = [responder = call_.responder] { return responder->closed(); };
+    ATTNDB_RETURN_IF_ERROR(service_->gate->Enter(bytes, begin, is_gone));
+    call_.responder->OnClosed([service = service_] { service->gate->LookForGone(); });
+    return Status::Ok();
   }
 
  private:
@@ -164,7 +168,8 @@ Status BeginEmbeddings(Service* service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
   ATTNDB_ASSIGN_OR_RETURN(EmbeddingRequest request, ParseEmbedding(body));
   ATTNDB_RETURN_IF_ERROR(CheckDimensions(request, embedding_size));
-  const auto embeddings = std::make_shared<EmbeddingCall>(service, call, request.base64);
+  const auto embeddings =
+      std::make_shared<EmbeddingCall>(service, WithoutRequest(call), request.base64);
   return embeddings->Begin(std::move(request));
 }
 

@@ -219,6 +219,23 @@ TEST_F(EmbeddingsTest, AClientThatGoesEndsItsRequest) {
   EXPECT_EQ(service_.num_embedding_calls, 0u);
 }
 
+TEST_F(EmbeddingsTest, AClientThatGoesWaitsForNoMemory) {
+  Open({{"pooling_type", kPoolingLast}}, engine_->EmbedderBytes(1) * 3 / 2);
+  MemoryGate::Place turn;
+  ATTNDB_ASSERT_OK(gate_->Enter(engine_->EmbedderBytes(1),
+                                [&turn](MemoryGate::Place place) { turn = std::move(place); }));
+  const auto gone = Ask(R"({"input": "ba"})");
+  ASSERT_EQ(gate_->num_waiting(), 1u);
+  gone->gone = true;
+  ASSERT_NE(gone->when_closed, nullptr);
+  gone->when_closed();
+  EXPECT_EQ(gate_->num_waiting(), 0u);
+  while (!steps_.empty()) RunStep();
+  EXPECT_EQ(metrics_.num_cancelled, 1u);
+  EXPECT_EQ(metrics_.num_embedded_tokens, 0u);
+  EXPECT_EQ(service_.num_embedding_calls, 0u);
+}
+
 TEST_F(EmbeddingsTest, SoManyRequestsAndNoMore) {
   std::vector<std::shared_ptr<KeepingResponder>> asked;
   for (uint32_t i = 0; i <= kMaxEmbeddingCalls; ++i) asked.push_back(Ask(R"({"input": "ba"})"));

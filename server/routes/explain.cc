@@ -206,13 +206,14 @@ void AnswerExplain(Service* service, Call call) {
     if (FindMember(*body, "messages") == nullptr && (is_text || context != nullptr)) {
       const bool has_name = context != nullptr && context->is_string();
       const std::string name = has_name ? context->get<std::string>() : std::string();
-      return RunWhenStored(service, call, name, [service, call, is_text, body = *body] {
+      const Call kept = WithoutRequest(call);
+      return RunWhenStored(service, kept, name, [service, kept, is_text, body = *body] {
         AnswerCall(
-            service, call,
-            is_text ? ExplainText(*service, call, body) : ExplainContext(*service, call, body));
+            service, kept,
+            is_text ? ExplainText(*service, kept, body) : ExplainContext(*service, kept, body));
       });
     }
-    const Status status = Schedule(service, call, *body);
+    const Status status = Schedule(service, WithoutRequest(call), *body);
     if (!status.ok()) refuse(status);
   });
 }

@@ -58,29 +58,36 @@ class ImportListener final : public TurnListener {
     service_->metrics->num_cached_tokens += start.num_cached_tokens;
   }
   void OnText(std::string_view /*text*/) override {}
-  void OnEnd(const TurnEnd& /*end*/) override {
+  void OnEnd(const TurnEnd& end) override {
     const double seconds = MonotonicSeconds() - start_seconds_;
-    service_->run_waiting(
-        answer_->call(), [service = service_, answer = answer_, name = name_, start = start_,
-                          before = before_, held = held_, seconds] {
-          answer->Send(Report(*service, answer->call().rules.tenant, name, start, before, seconds),
-                       {.num_prompt_tokens = start.num_prompt_tokens,
-                        .num_cached_tokens = start.num_cached_tokens,
-                        .first_token_seconds = seconds});
-        });
+    service_->run_waiting(answer_->call(), [service = service_, answer = answer_, name = name_,
+                                            start = start_, before = before_, held = held_,
+                                            stored = end.stored, seconds] {
+      const std::string& tenant = answer->call().rules.tenant;
+      const Result<Json> report = Report(*service, tenant, name, stored, start, before, seconds);
+      answer->Send(report, {.status = HttpStatusOfStore(report.status()),
+                            .num_prompt_tokens = start.num_prompt_tokens,
+                            .num_cached_tokens = start.num_cached_tokens,
+                            .first_token_seconds = seconds});
+    });
   }
   void OnError(const Status& status) override { answer_->Send(status, {}); }
 
  private:
+  // By the context's id: another request may have stored under the name since.
   static Result<Json> Report(const Service& service, const std::string& tenant,
-                             const std::string& name, const TurnStart& start, const DBStats& before,
-                             double seconds) {
-    ATTNDB_RETURN_IF_ERROR(service.conversations->WaitFor(tenant, name));
+                             const std::string& name, const StoreTicket& stored,
+                             const TurnStart& start, const DBStats& before, double seconds) {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextId id, stored.Wait());
     ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(name));
+    Result<ContextInfo> info = db.Describe("#" + std::to_string(static_cast<int64_t>(id)));
+    if (info.status().code() == StatusCode::kNotFound) {  // Replaced or dropped: it takes no bytes.
+      info = ContextInfo{.id = id, .name = name, .num_tokens = start.num_prompt_tokens};
+    }
+    ATTNDB_RETURN_IF_ERROR(info.status());
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
     const uint64_t num_run = start.num_run_tokens;
-    Json json = SummaryOf(info);
+    Json json = SummaryOf(*info);
     json["already_imported"] = false;
     json["reused_tokens"] = start.num_cached_tokens;
     json["new_tokens"] = num_run;
@@ -239,9 +246,10 @@ void AnswerImport(Service* service, Call call) {
     const Result<Json> body = ParseJson(call.request->body);
     const Result<ImportRequest> asked = body.ok() ? ParseImport(*body) : body.status();
     if (!asked.ok()) return AnswerCall(service, call, ErrorResponse(asked.status()));
-    RunWhenStored(service, call, asked->store.name, [service, call, asked = *asked] {
-      const Status status = Import(service, call, asked);
-      if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    const Call kept = WithoutRequest(call);
+    RunWhenStored(service, kept, asked->store.name, [service, kept, asked = *asked] {
+      const Status status = Import(service, kept, asked);
+      if (!status.ok()) AnswerCall(service, kept, ErrorResponse(status));
     });
   });
 }

@@ -27,16 +27,17 @@ void ProgressAnswer::Progress(uint64_t num_done, uint64_t num_in_all) {
 
 void ProgressAnswer::Send(const Result<Json>& json, CallEnd end) {
   if (!json.ok() && end.status == kHttpOk) end.status = HttpStatusOf(json.status());
+  const int status = end.status;
   if (call_.responder->closed()) end.status = kClientGone;
   NoteEnd(service_, call_, end);
   call_.place.reset();  // Before the client knows, who may ask again at once.
   if (!begun_ && (!stream_ || !json.ok())) {
     call_.responder->Send(json.ok() ? Response{.body = ToText(*json)}
-                                    : ErrorResponse(end.status, json.status()));
+                                    : ErrorResponse(status, json.status()));
     return;
   }
   Begin();
-  call_.responder->Write(EventOf(json.ok() ? *json : ErrorJson(json.status())) +
+  call_.responder->Write(EventOf(json.ok() ? *json : ErrorJson(status, json.status())) +
                          (json.ok() ? "data: [DONE]\n\n" : ""));
   call_.responder->End();
 }

@@ -239,11 +239,12 @@ class TextCall {
                          .created = std::chrono::duration_cast<std::chrono::seconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count()};
-    auto listener = std::make_shared<CountedAnswer>(service_, call_,
-                                                    TextAnswer(call_.responder, std::move(style)));
+    const Call kept = WithoutRequest(call_);
+    auto listener = std::make_shared<CountedAnswer>(service_, kept,
+                                                    TextAnswer(kept.responder, std::move(style)));
     auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
                                        std::move(start.rest), std::move(listener));
-    return ScheduleTurn(service_, call_, turn, start.is_unread);
+    return ScheduleTurn(service_, kept, turn, start.is_unread);
   }
 
   Service* const service_;

@@ -105,6 +105,7 @@ void Answer(Service* service, Call call, Chore chore) {
         service, call,
         ErrorResponse(503, "what others have asked for is under way, and more waits"));
   }
+  call.request.reset();
   auto answer = std::make_shared<ProgressAnswer>(service, call, request->stream);
   answer->Begin();
   call.place.reset();  // The answer has it.
@@ -124,7 +125,9 @@ void AnswerQuota(Service* service, Call call) {
   if (!IsOperator(service, call)) return;
   service->run_later(call, [service, call] {
     const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
-    AnswerCall(service, call, db.ok() ? SetQuota(*db, call.request->body) : db.status());
+    const Result<Json> json = db.ok() ? SetQuota(*db, call.request->body) : db.status();
+    if (json.ok()) return AnswerCall(service, call, json);
+    AnswerCall(service, call, ErrorResponse(HttpStatusOfStore(json.status()), json.status()));
   });
 }
 

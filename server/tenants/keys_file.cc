@@ -1,5 +1,7 @@
 #include "server/tenants/keys_file.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "server/json.h"
@@ -56,6 +58,17 @@ Result<std::pair<std::string, TenantRules>> ParseEntry(const Json& entry) {
 }
 
 }  // namespace
+
+std::string_view KeyIn(std::string_view authorization, std::string_view api_key) {
+  constexpr std::string_view kBearer = "bearer ";
+  const auto is_same = [](char given, char lower) {
+    return std::tolower(static_cast<unsigned char>(given)) == lower;
+  };
+  if (!std::ranges::equal(authorization.substr(0, kBearer.size()), kBearer, is_same)) {
+    return api_key;
+  }
+  return authorization.substr(kBearer.size());
+}
 
 Result<KeyRules> ParseKeysFile(std::string_view text) {
   ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(text));

@@ -35,6 +35,10 @@ struct TenantRules {
 
 using KeyRules = std::map<std::string, TenantRules, std::less<>>;  // By SHA-256 of the key.
 
+// The key that a request has in these headers: "Bearer K", or else X-Api-Key. The scheme may have
+// any case (RFC 9110, 11.1).
+std::string_view KeyIn(std::string_view authorization, std::string_view api_key);
+
 Result<KeyRules> ParseKeysFile(std::string_view text);
 
 }  // namespace attndb::server

@@ -37,6 +37,16 @@ TEST(KeysFileTest, EachKeyHasItsTenantAndItsLimits) {
   EXPECT_THAT(none, IsEmpty());
 }
 
+TEST(KeysFileTest, TheSchemeOfAKeyMayHaveAnyCase) {
+  for (const char* const bearer : {"Bearer K", "bearer K", "BEARER K"}) {
+    EXPECT_EQ(KeyIn(bearer, ""), "K") << bearer;
+    EXPECT_EQ(KeyIn(bearer, "other"), "K") << bearer;
+  }
+  for (const char* const none : {"", "K", "Bearer", "Basic K", "BearerK"}) {
+    EXPECT_EQ(KeyIn(none, "other"), "other") << none;
+  }
+}
+
 TEST(KeysFileTest, WhatIsWrongIsRefusedByItsPlace) {
   EXPECT_THAT(ParseKeysFile(R"({"keys": [)" + Entry('a', R"("tenant": "a")") + "," +
                             Entry('b', R"("tenant": "")") + "]}"),
