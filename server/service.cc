@@ -90,6 +90,20 @@ uint64_t WindowTokens(const Service& service) {
   return asked > 0 ? asked : service.engine->info().max_context;
 }
 
+llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64_t max_tokens) {
+  llama::TokenizeLimits limits;
+  if (max_tokens > 0) limits.max_tokens = max_tokens;
+  limits.progress = [&service, responder = call.responder](uint64_t, uint64_t) {
+    return !service.stopping && !responder->closed();
+  };
+  return limits;
+}
+
+std::string CountedTokens(const Call& call, uint64_t num_tokens) {
+  const bool may_be_more = call.request->body.size() > llama::TokenizeLimits().piece_bytes;
+  return (may_be_more ? "at least " : "") + Counted(num_tokens, "token");
+}
+
 uint64_t PromisableTokens(const Service& service) {
   const uint64_t most = service.gate->limit_bytes();
   return most == 0 ? UINT64_MAX : most / service.engine->spec().KvBytesPerToken();

@@ -106,6 +106,14 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 // The tokens of the model's window: --window, or what the model is meant for; 0: nobody knows.
 uint64_t WindowTokens(const Service& service);
 
+// For texts of the call that are tokenized: they end with kCancelled when the client has gone or
+// the server stops. `max_tokens`: 0 is no limit. The service outlives the limits.
+llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64_t max_tokens);
+
+// A count of tokens, "at least" so many if the call's texts are so long that counting may have
+// ended at a limit.
+std::string CountedTokens(const Call& call, uint64_t num_tokens);
+
 // The most tokens of one request that memory can be promised for; UINT64_MAX: it has no limit.
 uint64_t PromisableTokens(const Service& service);
 

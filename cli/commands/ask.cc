@@ -93,8 +93,8 @@ class AskCommand : public Command {
     // Before the answer: names may go meanwhile.
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));
     const double start_seconds = MonotonicSeconds();
-    Result<AskedSession> start =
-        StartAsking(engine, db, contexts, {question, plan_.text(), overflow_, !ranges.empty()});
+    Result<AskedSession> start = StartAsking(env, engine, db, contexts,
+                                             {question, plan_.text(), overflow_, !ranges.empty()});
     if (!start.ok()) return start.status();
     ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
@@ -109,7 +109,7 @@ class AskCommand : public Command {
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                               TokensToCheck(engine, answer.generation));
-      ATTNDB_ASSIGN_OR_RETURN(check, CheckAnswer(engine, start->prompt, tokens));
+      ATTNDB_ASSIGN_OR_RETURN(check, CheckAnswer(env, engine, start->prompt, tokens));
       env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
     ReportJson(env, names, explain, answer, check, engine.threads());

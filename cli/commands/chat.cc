@@ -89,7 +89,8 @@ class Dialogue {
   Result<Answer> Turn(const std::string& question) {
     ATTNDB_RETURN_IF_ERROR(CheckQuestion(env_, *engine_, question));
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText prompt,
-                            QuestionBehind(*engine_, said_, question));
+                            QuestionBehind(*engine_, said_, question, /*keeps_before=*/false,
+                                           TextLimits(env_, engine_->info())));
     const double start_seconds = MonotonicSeconds();
     if (!session_) {
       SessionOptions how;

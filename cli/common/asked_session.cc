@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/common/trained_length.h"
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/window.h"
 
@@ -13,11 +14,12 @@ using llama::PromptLayout;
 using llama::PromptText;
 using llama::StoredContext;
 
-Result<AskedSession> OverOne(const LlamaEngine& engine, const DB& db, const std::string& context,
-                             const Asked& asked) {
+Result<AskedSession> OverOne(Environment* env, const LlamaEngine& engine, const DB& db,
+                             const std::string& context, const Asked& asked) {
   ATTNDB_ASSIGN_OR_RETURN(const StoredContext stored, OpenContext(engine, db, context));
   ATTNDB_ASSIGN_OR_RETURN(PromptText prompt, QuestionBehind(engine, stored, asked.question,
-                                                            /*keeps_before=*/asked.is_whole));
+                                                            /*keeps_before=*/asked.is_whole,
+                                                            TextLimits(env, engine.info())));
   ATTNDB_ASSIGN_OR_RETURN(const auto window,
                           asked.overflow.WindowOf(engine, prompt.text, prompt.tokens));
   const SessionOptions how = {.context = context, .plan = asked.plan};
@@ -52,14 +54,15 @@ Result<StoredContext> LastOfAlike(const LlamaEngine& engine, const DB& db,
   return stored;
 }
 
-Result<AskedSession> OverSeveral(const LlamaEngine& engine, const DB& db,
+Result<AskedSession> OverSeveral(Environment* env, const LlamaEngine& engine, const DB& db,
                                  const std::vector<std::string>& contexts, const Asked& asked) {
   ATTNDB_ASSIGN_OR_RETURN(Session session,
                           db.CreateSessionOver(engine.spec(), contexts, {.plan = asked.plan}));
   ATTNDB_ASSIGN_OR_RETURN(const StoredContext last, LastOfAlike(engine, db, contexts));
   // The session holds all of them, so that none of their tokens may change.
   ATTNDB_ASSIGN_OR_RETURN(const PromptText prompt,
-                          QuestionBehind(engine, last, asked.question, /*keeps_before=*/true));
+                          QuestionBehind(engine, last, asked.question, /*keeps_before=*/true,
+                                         TextLimits(env, engine.info())));
   ATTNDB_ASSIGN_OR_RETURN(const auto window, asked.overflow.WindowOf(engine, {}, {}));
   const auto begin = prompt.tokens.begin() + static_cast<std::ptrdiff_t>(last.tokens.size());
   return AskedSession{std::move(session), {begin, prompt.tokens.end()}, {}, window};
@@ -67,10 +70,10 @@ Result<AskedSession> OverSeveral(const LlamaEngine& engine, const DB& db,
 
 }  // namespace
 
-Result<AskedSession> StartAsking(const LlamaEngine& engine, const DB& db,
+Result<AskedSession> StartAsking(Environment* env, const LlamaEngine& engine, const DB& db,
                                  const std::vector<std::string>& contexts, const Asked& asked) {
-  if (contexts.size() == 1) return OverOne(engine, db, contexts.front(), asked);
-  return OverSeveral(engine, db, contexts, asked);
+  if (contexts.size() == 1) return OverOne(env, engine, db, contexts.front(), asked);
+  return OverSeveral(env, engine, db, contexts, asked);
 }
 
 }  // namespace attndb::cli

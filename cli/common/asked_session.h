@@ -31,8 +31,9 @@ struct Asked {
 };
 
 // Errors: kInvalidArgument (several contexts: one is a dialogue, or their layouts differ); as
-//         OverflowFlags::WindowOf, DB::CreateSession and DB::CreateSessionOver.
-Result<AskedSession> StartAsking(const llama::LlamaEngine& engine, const DB& db,
+//         OverflowFlags::WindowOf, DB::CreateSession and DB::CreateSessionOver; kCancelled (a
+//         signal while the question is tokenized).
+Result<AskedSession> StartAsking(Environment* env, const llama::LlamaEngine& engine, const DB& db,
                                  const std::vector<std::string>& contexts, const Asked& asked);
 
 }  // namespace attndb::cli

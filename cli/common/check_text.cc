@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/common/interrupt.h"
+#include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -54,9 +55,15 @@ bool WithinSpread(const llama::CheckReport& report) {
                      [&](const auto& d) { return d.logit_gap <= report.own_spread; });
 }
 
-Result<AnswerCheck> CheckAnswer(const llama::LlamaEngine& engine, std::span<const TokenId> prompt,
-                                std::span<const TokenId> answer) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> whole, engine.TokenizedAtOnce(prompt));
+Result<AnswerCheck> CheckAnswer(Environment* env, const llama::LlamaEngine& engine,
+                                std::span<const TokenId> prompt, std::span<const TokenId> answer) {
+  const llama::TokenizeLimits limits = TextLimits(env, engine.info());
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> whole, engine.TokenizedAtOnce(prompt, limits));
+  if (whole.size() > limits.max_tokens) {
+    return Status::InvalidArgument("the whole text has more than " +
+                                   Counted(limits.max_tokens, "token") +
+                                   ", which no scaling of the model reaches");
+  }
   AnswerCheck check;
   if (!std::ranges::equal(prompt, whole)) {
     const auto differ = std::ranges::mismatch(prompt, whole);

@@ -33,8 +33,8 @@ struct AnswerCheck {
 
 // Has plain llama.cpp run the whole text of `prompt`, tokenized at once: the ids that were stored
 // are checked, too. Errors: as LlamaEngine::CheckAgainstPlain; kCancelled (a signal).
-Result<AnswerCheck> CheckAnswer(const llama::LlamaEngine& engine, std::span<const TokenId> prompt,
-                                std::span<const TokenId> answer);
+Result<AnswerCheck> CheckAnswer(Environment* env, const llama::LlamaEngine& engine,
+                                std::span<const TokenId> prompt, std::span<const TokenId> answer);
 
 Json ToJson(const AnswerCheck& check, const AnswerStats& stats);
 // In words. `plan`: by which the answer was given.

@@ -44,7 +44,8 @@ class LlamaEngine::Impl {
   uint64_t EmbedderBytes(uint64_t max_tokens) const;
   Result<std::span<const float>> Logits(size_t entry) const;
   // The tokens of parts behind a text of which nothing is known.
-  Result<std::vector<TokenId>> BehindText(const PromptParts& parts) const;
+  Result<std::vector<TokenId>> BehindText(const PromptParts& parts,
+                                          const TokenizeLimits& limits = {}) const;
   EngineCacheUse CacheUse() const { return hooked_->CacheUse(); }
   ThreadReport threads() const { return hooked_->threads(); }
 

@@ -4,26 +4,20 @@
 #include <string>
 
 #include "attndb/units.h"
-#include "engines/llama/prompt_layout.h"
+#include "engines/llama/utf8_bytes.h"
 
 namespace attndb::llama {
 namespace {
 
-// Without the template where llama.cpp can't apply it.
-Result<std::vector<TokenId>> QuestionAlone(const LlamaEngine& engine, std::string_view question,
-                                           const TokenizeLimits& limits = {}) {
-  const bool raw = !engine.info().knows_chat_template;
-  ATTNDB_ASSIGN_OR_RETURN(PromptText text, DocumentText(engine, raw, "", question, limits));
-  return std::move(text.tokens);
-}
-
-// How many tokens the template has before the content: those that two contents share. What the
-// tokenizer puts before a text is among them.
-Result<uint64_t> NumTokensBefore(const LlamaEngine& engine) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> a, QuestionAlone(engine, "A"));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> b, QuestionAlone(engine, "B"));
-  const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<uint64_t>(differ.first - a.begin());
+// The prompt that ends with the question, its last content. Without the template where llama.cpp
+// can't apply it.
+Result<JoinedText> QuestionAlone(const LlamaEngine& engine, std::string_view question,
+                                 const TokenizeLimits& limits) {
+  PromptParts parts = {{"", WithoutBom(question)}};
+  if (engine.info().knows_chat_template) {
+    ATTNDB_ASSIGN_OR_RETURN(parts, engine.DocumentParts("", WithoutBom(question)));
+  }
+  return engine.Join({}, parts, {.limits = limits});
 }
 
 }  // namespace
@@ -64,20 +58,20 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
     return Status::InvalidArgument("layer " + std::to_string(head.layer) + " q head " +
                                    std::to_string(head.q_head) + ": the model has no such head");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_before, NumTokensBefore(*engine));
   const uint64_t most = engine->info().max_context == 0 ? UINT64_MAX : engine->info().max_context;
   TokenizeLimits limits = {.max_tokens = most};
   if (keep_going) limits.progress = [&](uint64_t, uint64_t) { return keep_going(); };
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          QuestionAlone(*engine, question, limits));
+  ATTNDB_ASSIGN_OR_RETURN(const JoinedText prompt, QuestionAlone(*engine, question, limits));
+  const std::vector<TokenId>& tokens = prompt.tokens;
   if (tokens.size() > most) {
     return Status::InvalidArgument("the question has more than " + Counted(most, "token") +
                                    ", which the model was trained on");
   }
-  if (tokens.size() <= num_before) {
+  const TokenRange own = prompt.contents.back();
+  if (own.begin == own.end) {
     return Status::InvalidArgument("the question is empty; expected 1 or more tokens");
   }
-  FindQuestion kept(spec, heads, num_before, tokens.size() - num_before);
+  FindQuestion kept(spec, heads, own.begin, own.end - own.begin);
   SessionOptions alone;
   alone.reuse = false;
   alone.plan = "full";

@@ -44,14 +44,18 @@ TEST(NeedleTextTest, FactsDifferAndQuestionsNameThem) {
 class TinyFindTest : public ::testing::Test {
  protected:
   TinyFindTest() {
-    EngineOptions options = TinyOptions(HookVariant::kRewrite);
-    options.cache_dir = directory_.File("cache");
-    Result<LlamaEngine> engine = LlamaEngine::Open(TinyModel("llama_bpe"), options);
-    ATTNDB_EXPECT_OK(engine.status());
-    engine_.emplace(*std::move(engine));
+    OpenEngine("llama_bpe");
     Result<DB> db = DB::Open(directory_.File("store"), {.background_builds = false});
     ATTNDB_EXPECT_OK(db.status());
     db_.emplace(*std::move(db));
+  }
+  void OpenEngine(const std::string& model) {
+    EngineOptions options = TinyOptions(HookVariant::kRewrite);
+    options.cache_dir = directory_.File("cache");
+    Result<LlamaEngine> engine = LlamaEngine::Open(TinyModel(model), options);
+    ATTNDB_EXPECT_OK(engine.status());
+    engine_.reset();
+    engine_.emplace(*std::move(engine));
   }
 
   test::TempDir directory_;
@@ -81,6 +85,19 @@ TEST_F(TinyFindTest, WrongQuestionsAreRefused) {
   const FindHead none = {1000, 0};
   EXPECT_THAT(FindQuestion::Run(&*engine_, *db_, "Where?", {&none, 1}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("no such head")));
+}
+
+// The vocabulary has no word that a lone letter begins, so that "A" and "B" share their space.
+TEST_F(TinyFindTest, AWordThatTakesTheTemplatesSpaceIsOneOfTheQuestion) {
+  OpenEngine("llama_space");
+  const FindHead head = {0, 0};
+  for (const char* const question : {"The light", "\xEF\xBB\xBFThe light"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const FindQuestion asked,
+                                FindQuestion::Run(&*engine_, *db_, question, {&head, 1}));
+    const FindQuery query = asked.query();
+    EXPECT_EQ(query.q[0].rows(), 2);
+    EXPECT_EQ(query.first_position, 3) << "behind <s> and the template's mark, of two tokens";
+  }
 }
 
 TEST_F(TinyFindTest, AQuestionStopsWhenItIsTold) {

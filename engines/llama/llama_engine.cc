@@ -55,8 +55,9 @@ Result<JoinedText> LlamaEngine::Join(std::span<const TokenId> before,
   return JoinText(*impl_->tokenizer, before, parts, options);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenId> tokens) const {
-  return llama::TokenizedAtOnce(*impl_->tokenizer, tokens);
+Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenId> tokens,
+                                                          const TokenizeLimits& limits) const {
+  return llama::TokenizedAtOnce(*impl_->tokenizer, tokens, limits);
 }
 
 Result<PromptParts> LlamaEngine::DocumentParts(std::string_view system,
@@ -99,11 +100,12 @@ Result<std::vector<TokenId>> LlamaEngine::FirstTurn(std::string_view system,
   return std::move(text.tokens);
 }
 
-Result<std::vector<TokenId>> LlamaEngine::Impl::BehindText(const PromptParts& parts) const {
+Result<std::vector<TokenId>> LlamaEngine::Impl::BehindText(const PromptParts& parts,
+                                                           const TokenizeLimits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(const PromptParts any, chat->DocumentParts("", "x"));
   ATTNDB_ASSIGN_OR_RETURN(const JoinedText before, JoinText(*tokenizer, {}, any, {}));
   ATTNDB_ASSIGN_OR_RETURN(const JoinedText all, JoinText(*tokenizer, before.tokens, parts,
-                                                         {.keeps_before = true, .limits = {}}));
+                                                         {.keeps_before = true, .limits = limits}));
   const auto begin = all.tokens.begin() + static_cast<std::ptrdiff_t>(before.tokens.size());
   return std::vector<TokenId>(begin, all.tokens.end());
 }
@@ -119,10 +121,11 @@ Result<std::vector<TokenId>> LlamaEngine::NextTurn(std::string_view message) con
 }
 
 Result<std::vector<TokenId>> LlamaEngine::Conversation(std::span<const ChatMessage> messages,
-                                                       size_t first) const {
+                                                       size_t first,
+                                                       const TokenizeLimits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, ConversationParts(messages, first));
-  if (first > 0) return impl_->BehindText(parts);
-  ATTNDB_ASSIGN_OR_RETURN(JoinedText text, Join({}, parts));
+  if (first > 0) return impl_->BehindText(parts, limits);
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText text, Join({}, parts, {.limits = limits}));
   return std::move(text.tokens);
 }
 

@@ -129,7 +129,8 @@ struct TokenizeLimits {
   uint64_t max_tokens = UINT64_MAX;
   // Called after each piece; false stops with kCancelled. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
-  // A piece has so many bytes at least; it ends at the next place where a text can be cut.
+  // A piece has so many bytes at least; it ends at the next place where a text can be cut. Short
+  // texts that are joined count together.
   size_t piece_bytes = size_t{1} << 20;
 };
 
@@ -246,7 +247,7 @@ struct JoinOptions {
   // Every token that is there stays. Otherwise the last ones may change, where the tokenizer makes
   // other tokens of the whole text.
   bool keeps_before = false;
-  TokenizeLimits limits;
+  TokenizeLimits limits;  // max_tokens counts the new tokens alone.
 };
 
 // The tokens of texts behind other tokens.
@@ -365,7 +366,9 @@ class LlamaEngine {
   Result<JoinedText> Join(std::span<const TokenId> before, std::span<const PromptPart> parts,
                           const JoinOptions& options = {}) const;
   // The tokens that the tokenizer makes of the text of these, control tokens left as they are.
-  Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens) const;
+  // Errors: as Tokenize.
+  Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens,
+                                               const TokenizeLimits& limits = {}) const;
 
   // These return the parts that Join takes, by the model's template. Without a template, the parts
   // are the bare texts, a line each. They refer to the texts that are given. Errors: as
@@ -388,8 +391,8 @@ class LlamaEngine {
                                               const TokenizeLimits& limits = {}) const;
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
   // With `first`: behind a text that ends with no token across.
-  Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages,
-                                            size_t first = 0) const;
+  Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages, size_t first = 0,
+                                            const TokenizeLimits& limits = {}) const;
   // The same of parts behind any document, and behind any reply.
   Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;

@@ -134,7 +134,8 @@ Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
 }
 
 Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext& context,
-                                  std::string_view question, bool keeps_before) {
+                                  std::string_view question, bool keeps_before,
+                                  const TokenizeLimits& limits) {
   PromptParts parts = {{"", question}};
   if (context.layout == PromptLayout::kDocument) {
     ATTNDB_ASSIGN_OR_RETURN(parts, engine.QuestionParts(question));
@@ -143,7 +144,7 @@ Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext
   }
   ATTNDB_ASSIGN_OR_RETURN(
       JoinedText joined,
-      engine.Join(context.tokens, parts, {.keeps_before = keeps_before, .limits = {}}));
+      engine.Join(context.tokens, parts, {.keeps_before = keeps_before, .limits = limits}));
   const TextRole roles[] = {TextRole::kUser};
   PromptText prompt = {{}, joined.num_kept, Continued(context.text, joined, roles)};
   prompt.tokens = std::move(joined.tokens);

@@ -59,7 +59,8 @@ Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
 // Returns the ids of a context and of `question` behind it, so that the model answers. With
 // `keeps_before` all ids of the context stay.
 Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext& context,
-                                  std::string_view question, bool keeps_before = false);
+                                  std::string_view question, bool keeps_before = false,
+                                  const TokenizeLimits& limits = {});
 
 // Returns the text that `document` is stored as, without a byte order mark in front. `raw` leaves
 // the template out: the system message is then a line before the document.

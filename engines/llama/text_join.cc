@@ -80,11 +80,41 @@ Tail TailOf(const Tokenizer& tokenizer, std::span<const TokenId> tokens, size_t 
   return tail;
 }
 
+// Looks at the limits of a text after every piece_bytes of it, however short its runs are.
+class LimitWatch {
+ public:
+  explicit LimitWatch(const TokenizeLimits& limits) : limits_(limits) {}
+
+  // Counts a run that has been tokenized. `num_tokens`: those of all runs. Errors: kCancelled.
+  Status AddRun(size_t num_bytes, size_t num_tokens) {
+    num_bytes_ += num_bytes;
+    num_unseen_ += num_bytes;
+    if (num_unseen_ < limits_.piece_bytes) return Status::Ok();
+    num_unseen_ = 0;
+    has_enough_ = num_tokens > limits_.max_tokens;
+    if (has_enough_ || !limits_.progress || limits_.progress(num_bytes_, num_bytes_)) {
+      return Status::Ok();
+    }
+    return Status::Cancelled("stopped after " + std::to_string(num_bytes_) + " bytes of the text");
+  }
+  // Whether there are more tokens than the limit.
+  bool has_enough() const { return has_enough_; }
+
+ private:
+  const TokenizeLimits& limits_;
+  uint64_t num_bytes_ = 0;
+  uint64_t num_unseen_ = 0;  // Bytes behind the last look.
+  bool has_enough_ = false;
+};
+
 class TextJoiner {
  public:
   TextJoiner(const Tokenizer& tokenizer, std::span<const TokenId> before,
              const JoinOptions& options)
-      : tokenizer_(tokenizer), options_(options), num_before_(before.size()) {
+      : tokenizer_(tokenizer),
+        options_(options),
+        num_before_(before.size()),
+        watch_(options.limits) {
     joined_.tokens.assign(before.begin(), before.end());
     if (before.empty()) joined_.tokens = tokenizer.BeginOfText();
     joined_.num_kept = num_before_;
@@ -107,8 +137,13 @@ class TextJoiner {
     return Status::Ok();
   }
 
-  Result<JoinedText> Finish() {
+  // Whether no more parts are wanted: the limit is passed.
+  bool has_enough() const { return watch_.has_enough(); }
+
+  // Parts that were not added have no tokens.
+  Result<JoinedText> Finish(size_t num_parts) {
     ATTNDB_RETURN_IF_ERROR(EndRun());
+    joined_.contents.resize(num_parts);
     return std::move(joined_);
   }
 
@@ -176,9 +211,11 @@ class TextJoiner {
     } else {
       NoteContents({0}, joined_.tokens.size(), 0);
     }
+    const size_t num_bytes = run_.size();
     run_.clear();
     contents_.clear();
-    return Status::Ok();
+    return watch_.AddRun(num_bytes,
+                         joined_.tokens.size() - std::min(num_before_, joined_.tokens.size()));
   }
 
   // Appends ids of `text`, whose first bytes are of stored tokens.
@@ -269,6 +306,7 @@ class TextJoiner {
   const Tokenizer& tokenizer_;
   const JoinOptions& options_;
   const size_t num_before_;
+  LimitWatch watch_;
   JoinedText joined_;
   std::string run_;                // Text behind the last control token that is not tokenized yet.
   std::vector<Content> contents_;  // Those in run_.
@@ -282,8 +320,10 @@ Result<JoinedText> JoinText(const Tokenizer& tokenizer, std::span<const TokenId>
   ATTNDB_RETURN_IF_ERROR(tokenizer.CheckIds(before));
   try {
     TextJoiner joiner(tokenizer, before, options);
-    for (const PromptPart& part : parts) ATTNDB_RETURN_IF_ERROR(joiner.Add(part));
-    return joiner.Finish();
+    for (size_t i = 0; i < parts.size() && !joiner.has_enough(); ++i) {
+      ATTNDB_RETURN_IF_ERROR(joiner.Add(parts[i]));
+    }
+    return joiner.Finish(parts.size());
   } catch (const std::bad_alloc&) {
     return Status::ResourceExhausted("memory for the tokens of a text");
   } catch (const std::exception& error) {
@@ -292,15 +332,18 @@ Result<JoinedText> JoinText(const Tokenizer& tokenizer, std::span<const TokenId>
   }
 }
 
-Result<Tokens> TokenizedAtOnce(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
+Result<Tokens> TokenizedAtOnce(const Tokenizer& tokenizer, std::span<const TokenId> tokens,
+                               const TokenizeLimits& limits) {
   Tokens whole;
-  for (size_t begin = 0; begin < tokens.size();) {
+  LimitWatch watch(limits);
+  for (size_t begin = 0; begin < tokens.size() && !watch.has_enough();) {
     size_t end = begin;
     while (end < tokens.size() && !tokenizer.IsBetweenTexts(tokens, end)) ++end;
     ATTNDB_ASSIGN_OR_RETURN(const std::string text,
                             tokenizer.Detokenize(tokens.subspan(begin, end - begin), false));
-    ATTNDB_ASSIGN_OR_RETURN(const Tokens ids, tokenizer.Tokenize(text, false, false));
+    ATTNDB_ASSIGN_OR_RETURN(const Tokens ids, tokenizer.Tokenize(text, false, false, limits));
     whole.insert(whole.end(), ids.begin(), ids.end());
+    ATTNDB_RETURN_IF_ERROR(watch.AddRun(text.size(), whole.size()));
     for (; end < tokens.size() && tokenizer.IsBetweenTexts(tokens, end); ++end) {
       whole.push_back(tokens[end]);
     }

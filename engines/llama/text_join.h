@@ -30,7 +30,8 @@ Result<JoinedText> JoinText(const Tokenizer& tokenizer, std::span<const TokenId>
 
 // LlamaEngine::TokenizedAtOnce.
 Result<std::vector<TokenId>> TokenizedAtOnce(const Tokenizer& tokenizer,
-                                             std::span<const TokenId> tokens);
+                                             std::span<const TokenId> tokens,
+                                             const TokenizeLimits& limits);
 
 }  // namespace attndb::llama
 

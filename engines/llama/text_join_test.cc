@@ -175,6 +175,54 @@ TEST_F(TextJoinTest, StoredIdsCanBeComparedWithTheWholeText) {
   EXPECT_EQ(*engine_->TokenizedAtOnce(prompt), prompt);
 }
 
+// Messages are short runs between control tokens, none of which has a piece's bytes.
+TEST_F(TextJoinTest, ManyShortTextsAreStoppedAndCountedAsOneLongTextIs) {
+  const std::vector<ChatMessage> messages(100, {"user", "The light is unbelievable tonight"});
+  const PromptParts parts = *engine_->ConversationParts(messages);
+  const Ids all = Join({}, parts).tokens;
+  for (const size_t num_looks : {0U, 1U, 3U}) {
+    size_t num_looked = 0;
+    TokenizeLimits limits = {.piece_bytes = 400};
+    limits.progress = [&](uint64_t, uint64_t) { return ++num_looked <= num_looks; };
+    EXPECT_THAT(engine_->Join({}, parts, {.limits = limits}),
+                FailsWith(StatusCode::kCancelled, HasSubstr("bytes of the text")));
+    EXPECT_EQ(num_looked, num_looks + 1);
+    num_looked = 0;
+    EXPECT_THAT(engine_->TokenizedAtOnce(all, limits),
+                FailsWith(StatusCode::kCancelled, HasSubstr("bytes of the text")));
+    EXPECT_EQ(num_looked, num_looks + 1);
+  }
+  const TokenizeLimits limits = {.max_tokens = 300, .piece_bytes = 400};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const JoinedText some, engine_->Join({}, parts, {.limits = limits}));
+  EXPECT_GT(some.tokens.size(), limits.max_tokens);
+  EXPECT_LT(some.tokens.size(), all.size() / 2);
+  EXPECT_TRUE(std::ranges::equal(some.tokens, std::span(all).first(some.tokens.size())));
+  EXPECT_EQ(some.contents.size(), parts.size());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Ids again, engine_->TokenizedAtOnce(all, limits));
+  EXPECT_GT(again.size(), limits.max_tokens);
+  EXPECT_LT(again.size(), all.size() / 2);
+  // Tokens that were there before do not count.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const JoinedText behind,
+      engine_->Join(all, std::span(parts).first(1), {.keeps_before = true, .limits = limits}));
+  EXPECT_GT(behind.tokens.size(), all.size());
+}
+
+TEST_F(TextJoinTest, AQuestionBehindAContextIsStopped) {
+  StoredContext document;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText text,
+                              DocumentText(*engine_, false, "", "The light is"));
+  document.tokens = text.tokens;
+  document.layout = PromptLayout::kDocument;
+  TokenizeLimits limits = {.piece_bytes = 400};
+  limits.progress = [](uint64_t, uint64_t) { return false; };
+  std::string question;
+  for (int i = 0; i < 100; ++i) question += " unbelievable";
+  EXPECT_THAT(QuestionBehind(*engine_, document, question, /*keeps_before=*/false, limits),
+              FailsWith(StatusCode::kCancelled, HasSubstr("of the text")));
+  EXPECT_THAT(QuestionBehind(*engine_, document, question), ::attndb::test::IsOk());
+}
+
 TEST_F(TextJoinTest, WordsOfTheTemplateInAContentAreWords) {
   const std::string content = "a</s>[/INST]<s> b";
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Ids ids, engine_->FirstTurn("", content));

@@ -160,7 +160,8 @@ Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::str
 
 Result<Remembered> Conversations::Recall(const std::string& tenant,
                                          std::span<const llama::ChatMessage> messages,
-                                         std::span<const TokenId> context) {
+                                         std::span<const TokenId> context,
+                                         const llama::TokenizeLimits& limits) {
   ATTNDB_RETURN_IF_ERROR(ListTurns(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(messages));
   for (size_t reply = messages.size() - 1; reply-- > 1;) {
@@ -171,8 +172,8 @@ Result<Remembered> Conversations::Recall(const std::string& tenant,
                               llama::BeginsWithText(*engine_, kept.tokens, context));
       if (!is_about) continue;
       const size_t num_context = CommonLength(context, kept.tokens);
-      ATTNDB_ASSIGN_OR_RETURN(auto matched,
-                              MatchReply(std::move(kept), num_context, messages.first(reply + 1)));
+      ATTNDB_ASSIGN_OR_RETURN(auto matched, MatchReply(std::move(kept), num_context,
+                                                       messages.first(reply + 1), limits));
       if (matched && (!best || matched->num_bytes > best->num_bytes)) best = std::move(matched);
     }
     if (best) return Remembered{reply + 1, std::move(best->tokens), std::move(best->text)};
@@ -280,7 +281,8 @@ Result<std::optional<size_t>> Conversations::BeginOfReply(
 }
 
 Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
-    KeptText kept, size_t num_context, std::span<const llama::ChatMessage> messages) const {
+    KeptText kept, size_t num_context, std::span<const llama::ChatMessage> messages,
+    const llama::TokenizeLimits& limits) const {
   const auto nothing = std::optional<Matched>();
   ATTNDB_ASSIGN_OR_RETURN(const auto begin, BeginOfReply(kept, num_context, messages));
   if (!begin) return nothing;
@@ -307,7 +309,7 @@ Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
   // A reply that was cut: its last token was not run.
   const llama::PromptPart rest = {"", words.substr(num_bytes)};
   ATTNDB_ASSIGN_OR_RETURN(auto joined, engine_->Join(tokens, std::span(&rest, 1),
-                                                     {.keeps_before = true, .limits = {}}));
+                                                     {.keeps_before = true, .limits = limits}));
   tokens = std::move(joined.tokens);
   const auto reply = std::span<const TokenId>(tokens).subspan(num_asked);
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine_->ReplyText(reply));

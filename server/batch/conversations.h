@@ -109,9 +109,10 @@ class Conversations {
 
   // The longest part of the conversation, before its last message, that ends with a reply whose
   // turn is known, and the tokens that it was run as. They begin with the text of `context`, which
-  // the messages are about. Errors: kInternal (OpenSSL); of a tokenizer.
+  // the messages are about. Errors: kInternal (OpenSSL); of a tokenizer; kCancelled (by `limits`).
   Result<Remembered> Recall(const std::string& tenant, std::span<const llama::ChatMessage> messages,
-                            std::span<const TokenId> context = {});
+                            std::span<const TokenId> context = {},
+                            const llama::TokenizeLimits& limits = {});
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   // `text`: whose words the tokens are. Returns the Store that it began.
@@ -196,7 +197,8 @@ class Conversations {
   // None: as BeginOfReply; or the reply says other words; or what is left of them can't be told in
   // tokens.
   Result<std::optional<Matched>> MatchReply(KeptText kept, size_t num_context,
-                                            std::span<const llama::ChatMessage> messages) const;
+                                            std::span<const llama::ChatMessage> messages,
+                                            const llama::TokenizeLimits& limits) const;
 
   // Lets go of the tenant's oldest live session. False: it has none.
   bool DropOldestLive(const std::string& tenant);

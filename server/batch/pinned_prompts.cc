@@ -32,12 +32,22 @@ Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const st
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(message));
   PinnedPrompt prompt;
   prompt.name = kNameBegin + digests.front();
-  ATTNDB_ASSIGN_OR_RETURN(llama::PromptText begun, llama::DocumentText(engine, false, text, ""));
+  const uint64_t most = engine.info().max_context;
+  llama::TokenizeLimits limits;
+  if (most > 0) limits.max_tokens = most;
+  limits.progress = [&engine](uint64_t, uint64_t) {
+    const std::function<bool()>& keep_going = engine.options().keep_going;
+    return !keep_going || keep_going();
+  };
+  ATTNDB_ASSIGN_OR_RETURN(llama::PromptText begun,
+                          llama::DocumentText(engine, false, text, "", limits));
   prompt.tokens = std::move(begun.tokens);
   prompt.text = std::move(begun.text);
-  const uint64_t most = engine.info().max_context;
   if (most > 0 && prompt.tokens.size() > most) {
-    return Status::InvalidArgument("a prompt to pin has " + Counted(prompt.tokens.size(), "token") +
+    const bool may_be_more = text.size() > limits.piece_bytes;
+    return Status::InvalidArgument("a prompt to pin has " +
+                                   std::string(may_be_more ? "at least " : "") +
+                                   Counted(prompt.tokens.size(), "token") +
                                    ", but the model is meant for " + FormatCount(most));
   }
   return prompt;

@@ -27,7 +27,8 @@ struct PinnedPrompt {
   TextLayout text;  // Whose words they are.
 };
 
-// Errors: kInvalidArgument (empty; longer than the model is meant for); as DocumentText.
+// Errors: kInvalidArgument (empty; longer than the model is meant for); kCancelled (by the engine's
+//         keep_going); as DocumentText.
 Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const std::string& text);
 
 // The turn that reads the prompt for the tenant; null: it is there, and pinned. `on_end` is called

@@ -29,11 +29,11 @@ std::vector<llama::ChatMessage> Joined(std::vector<llama::ChatMessage> front,
 }  // namespace
 
 Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& context,
-                               const std::string& text) const {
+                               const std::string& text, const Limits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(const llama::StoredContext before, Open(tenant, context));
   const llama::PromptPart part = {"", text};
   ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
-                          engine_->Join(before.tokens, std::span(&part, 1)));
+                          engine_->Join(before.tokens, std::span(&part, 1), {.limits = limits}));
   Prompt prompt;
   prompt.num_last = joined.tokens.size() - joined.num_kept;
   Take(before.text, joined, {}, &prompt);
@@ -77,9 +77,9 @@ void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Me
 }
 
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
-                               Messages messages) const {
+                               Messages messages, const Limits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
-  Result<Prompt> prompt = ChatAbout(tenant, subject, messages);
+  Result<Prompt> prompt = ChatAbout(tenant, subject, messages, limits);
   if (prompt.status().code() != StatusCode::kUnsupported) return prompt;
   return Status::Unsupported(prompt.status().message() +
                              "; /v1/completions takes text without a template");
@@ -97,51 +97,54 @@ Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
 }
 
 Result<Prompt> Prompts::ChatAbout(const std::string& tenant, const Subject& subject,
-                                  Messages messages) const {
+                                  Messages messages, const Limits& limits) const {
   Prompt prompt;
   const std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(all));
   prompt.digest = digests.back();
   ATTNDB_ASSIGN_OR_RETURN(Remembered known,
-                          conversations_->Recall(tenant, all, subject.stored.tokens));
+                          conversations_->Recall(tenant, all, subject.stored.tokens, limits));
   if (known.num_messages > 0) {
     const size_t num_known = known.num_messages - subject.front.size();
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts rest,
                             engine_->ConversationParts(messages, num_known));
-    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined, engine_->Join(known.tokens, rest));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
+                            engine_->Join(known.tokens, rest, {.limits = limits}));
     Take(known.text, joined, messages.subspan(num_known), &prompt);
   } else if (subject.context.empty()) {
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, engine_->ConversationParts(messages));
-    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined, engine_->Join({}, parts));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
+                            engine_->Join({}, parts, {.limits = limits}));
     const bool is_bare = !engine_->info().has_chat_template;
     Take({is_bare ? TextForm::kRaw : TextForm::kDialogue, {}}, joined, messages, &prompt);
   } else {
-    ATTNDB_RETURN_IF_ERROR(AskContext(subject, messages, &prompt));
+    ATTNDB_RETURN_IF_ERROR(AskContext(subject, messages, limits, &prompt));
   }
-  ATTNDB_ASSIGN_OR_RETURN(const Tokens last, engine_->Conversation(messages, messages.size() - 1));
+  ATTNDB_ASSIGN_OR_RETURN(const Tokens last,
+                          engine_->Conversation(messages, messages.size() - 1, limits));
   prompt.num_last = last.size();
-  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, SystemTokensOf(prompt, messages));
+  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, SystemTokensOf(prompt, messages, limits));
   return prompt;
 }
 
 Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& context,
-                                Messages messages) const {
+                                Messages messages, const Limits& limits) const {
   if (messages.size() < 2) return Status::InvalidArgument("messages[0] is a reply to nothing");
   ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const Prompt asked,
-                          ChatAbout(tenant, subject, messages.first(messages.size() - 1)));
+                          ChatAbout(tenant, subject, messages.first(messages.size() - 1), limits));
   std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
   all.push_back({std::string(kUser), ""});  // What a reply is recalled for.
   ATTNDB_ASSIGN_OR_RETURN(Remembered known,
-                          conversations_->Recall(tenant, all, subject.stored.tokens));
+                          conversations_->Recall(tenant, all, subject.stored.tokens, limits));
   const bool is_known = known.num_messages + 1 == all.size() &&
                         known.tokens.size() > asked.tokens.size() &&
                         std::equal(asked.tokens.begin(), asked.tokens.end(), known.tokens.begin());
   if (!is_known) {
     const llama::PromptPart words = {"", messages.back().content};
-    ATTNDB_ASSIGN_OR_RETURN(
-        llama::JoinedText joined,
-        engine_->Join(asked.tokens, std::span(&words, 1), {.keeps_before = true, .limits = {}}));
+    ATTNDB_ASSIGN_OR_RETURN(llama::JoinedText joined,
+                            engine_->Join(asked.tokens, std::span(&words, 1),
+                                          {.keeps_before = true, .limits = limits}));
     known.tokens = std::move(joined.tokens);
   }
   Prompt prompt;
@@ -150,7 +153,8 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
   return prompt;
 }
 
-Status Prompts::AskContext(const Subject& subject, Messages messages, Prompt* prompt) const {
+Status Prompts::AskContext(const Subject& subject, Messages messages, const Limits& limits,
+                           Prompt* prompt) const {
   if (messages.front().role != kUser) {
     return Status::InvalidArgument("messages[0] is of the " + messages.front().role +
                                    ", expected a question of the user: context '" +
@@ -158,7 +162,7 @@ Status Prompts::AskContext(const Subject& subject, Messages messages, Prompt* pr
   }
   ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, PartsFor(subject, messages));
   ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
-                          engine_->Join(subject.stored.tokens, parts));
+                          engine_->Join(subject.stored.tokens, parts, {.limits = limits}));
   Take(subject.stored.text, joined, messages, prompt);
   return Status::Ok();
 }
@@ -190,14 +194,15 @@ Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages me
   return llama::PromptParts{{"", question}};
 }
 
-Result<uint64_t> Prompts::SystemTokensOf(const Prompt& prompt, Messages messages) const {
+Result<uint64_t> Prompts::SystemTokensOf(const Prompt& prompt, Messages messages,
+                                         const Limits& limits) const {
   if (prompt.text.form != TextForm::kRaw) {
     return llama::SystemTokens(*engine_, prompt.text, prompt.tokens);
   }
   // Without a template it is a line, which the layout does not name.
   if (messages.front().role != kSystem) return 0;
   ATTNDB_ASSIGN_OR_RETURN(const Tokens tokens,
-                          engine_->DocumentPrefix(messages.front().content, ""));
+                          engine_->DocumentPrefix(messages.front().content, "", limits));
   return tokens.size();
 }
 

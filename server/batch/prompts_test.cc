@@ -77,6 +77,34 @@ TEST_F(PromptsTest, ACompletionIsItsBareText) {
   EXPECT_EQ(prompt.digest, "") << "there are no words to know it by";
 }
 
+TEST_F(PromptsTest, LongTextsAreStoppedWhereverTheyStand) {
+  const std::string text(4000, ' ');
+  const Messages alone = {{"user", text}};
+  const Messages system = {{"system", text}, {"user", "Why?"}};
+  const Messages reply = {{"user", "Why?"}, {"assistant", text}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Once"));
+  Store("document", document);
+  Store("raw", *engine_->Tokenize("Once", false, false));
+  Prompts::Limits limits = {.piece_bytes = 1000};
+  limits.progress = [](uint64_t, uint64_t) { return false; };
+  const auto stopped = FailsWith(StatusCode::kCancelled, HasSubstr("of the text"));
+  for (const char* const context : {"", "raw", "document"}) {
+    EXPECT_THAT(prompts_->OfText(kTenant, context, text, limits), stopped) << context;
+    EXPECT_THAT(prompts_->OfChat(kTenant, context, alone, limits), stopped) << context;
+    EXPECT_THAT(prompts_->OfReply(kTenant, context, reply, limits), stopped) << context;
+    EXPECT_THAT(prompts_->OfChat(kTenant, context, alone), ::attndb::test::IsOk()) << context;
+  }
+  EXPECT_THAT(prompts_->OfChat(kTenant, "", system, limits), stopped);
+  // What is counted ends soon behind the limit.
+  std::string words;
+  while (words.size() < 20'000) words += "Once upon a time ";
+  limits = {.max_tokens = 100, .piece_bytes = 1000};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
+                              prompts_->OfChat(kTenant, "", {{{"user", words}}}, limits));
+  EXPECT_GT(prompt.num_last, limits.max_tokens);
+  EXPECT_LT(prompt.tokens.size(), 1000u);
+}
+
 TEST_F(PromptsTest, ACompletionGoesOnFromAContextAsItIs) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Once"));
   Store("document", document);

@@ -57,10 +57,14 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
  private:
   Status TakeInputs(EmbeddingRequest request) {
     inputs_ = std::move(request.tokens);
+    const llama::TokenizeLimits limits =
+        LimitsFor(*service_, call_, service_->engine->info().max_context);
     for (size_t i = 0; i < request.texts.size(); ++i) {
+      // Texts that are too short for the limits may be many.
+      if (!limits.progress(i, request.texts.size())) return Status::Cancelled("the server stops");
       Result<std::vector<TokenId>> tokens =
           service_->engine->Tokenize(request.texts[i], /*add_special=*/true,
-                                     /*parse_special=*/false);
+                                     /*parse_special=*/false, limits);
       if (!tokens.ok()) return tokens.status().WithContext(NameOf(i));
       inputs_.push_back(*std::move(tokens));
     }
@@ -78,7 +82,8 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     const std::vector<TokenId>& input = inputs_[i];
     const uint64_t most = info.max_context;  // 0: nobody knows.
     if (input.empty() || (most > 0 && input.size() > most)) {
-      return Status::InvalidArgument("'" + NameOf(i) + "' has " + Counted(input.size(), "token") +
+      return Status::InvalidArgument("'" + NameOf(i) + "' has " +
+                                     CountedTokens(call_, input.size()) +
                                      ", the model was trained on 1 to " + FormatCount(most));
     }
     const auto largest = static_cast<uint32_t>(*std::max_element(input.begin(), input.end()));

@@ -236,6 +236,16 @@ TEST_F(EmbeddingsTest, AClientThatGoesWaitsForNoMemory) {
   EXPECT_EQ(service_.num_embedding_calls, 0u);
 }
 
+TEST_F(EmbeddingsTest, TextsAreReadWhileTheClientAndTheServerStay) {
+  std::string text;
+  while (text.size() <= llama::TokenizeLimits().piece_bytes) text += "ba be bo\n";
+  ExpectRefused(Json{{"input", {"ba", text}}}.dump(), "'input[1]' has at least ");
+  service_.stopping = true;
+  EXPECT_EQ(Ask(R"({"input": ["ba", "be"]})")->sent.status, 503);
+  EXPECT_TRUE(steps_.empty());
+  EXPECT_EQ(service_.num_embedding_calls, 0u);
+}
+
 TEST_F(EmbeddingsTest, SoManyRequestsAndNoMore) {
   std::vector<std::shared_ptr<KeepingResponder>> asked;
   for (uint32_t i = 0; i <= kMaxEmbeddingCalls; ++i) asked.push_back(Ask(R"({"input": "ba"})"));

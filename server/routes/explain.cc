@@ -29,14 +29,17 @@ struct Subject {
   uint64_t num_reply = 0;     // Tokens of the reply.
 };
 
-Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
-                          const ExplainRequest& request) {
+Result<Subject> SubjectOf(const Service& service, const Call& call, const ExplainRequest& request) {
+  const std::string& tenant = call.rules.tenant;
+  const uint64_t window = WindowTokens(service);
+  const uint64_t most = window > 0 ? std::min(window, kMaxWeighedTokens) : kMaxWeighedTokens;
+  const llama::TokenizeLimits limits = LimitsFor(service, call, most);
   const auto& messages = request.text.messages;
   const bool is_given = messages.back().role == kAssistantRole;
   const Prompts& prompts = *service.prompts;
-  ATTNDB_ASSIGN_OR_RETURN(Prompt prompt,
-                          is_given ? prompts.OfReply(tenant, request.text.context, messages)
-                                   : prompts.OfChat(tenant, request.text.context, messages));
+  ATTNDB_ASSIGN_OR_RETURN(
+      Prompt prompt, is_given ? prompts.OfReply(tenant, request.text.context, messages, limits)
+                              : prompts.OfChat(tenant, request.text.context, messages, limits));
   Subject subject;
   subject.tokens = std::move(prompt.tokens);
   subject.num_reply = is_given ? prompt.num_last : 0;
@@ -50,11 +53,9 @@ Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
     subject.next = {subject.tokens.back()};
     subject.tokens.pop_back();
   }
-  const uint64_t window = WindowTokens(service);
-  const uint64_t most = window > 0 ? std::min(window, kMaxWeighedTokens) : kMaxWeighedTokens;
   if (subject.tokens.size() <= most) return subject;
-  return Status::InvalidArgument(Counted(subject.tokens.size(), "token") + ", expected at most " +
-                                 FormatCount(most));
+  return Status::InvalidArgument(CountedTokens(call, subject.tokens.size()) +
+                                 ", expected at most " + FormatCount(most));
 }
 
 // A token as people read it: control tokens by their names.
@@ -170,7 +171,7 @@ class Explained final : public TurnListener {
 Status Schedule(Service* service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(const ExplainRequest request, ParseExplain(body));
   const std::string& tenant = call.rules.tenant;
-  ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, tenant, request));
+  ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, call, request));
   const std::string& plan = request.text.plan.empty() ? service->options.plan : request.text.plan;
   ATTNDB_ASSIGN_OR_RETURN(Continuation start,
                           service->conversations->Start(tenant, subject.tokens, plan));

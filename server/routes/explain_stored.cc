@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/units.h"
 #include "engines/llama/prompt_layout.h"
 #include "server/routes/explain_request.h"
 
@@ -16,13 +17,19 @@ Json Milliseconds(double seconds) {
 }
 
 // Looking at a context is not using it.
-Result<std::vector<TokenId>> PromptOf(const Service& service, const std::string& tenant,
+Result<std::vector<TokenId>> PromptOf(const Service& service, const Call& call,
                                       const ExplainTextRequest& request) {
+  const std::string& tenant = call.rules.tenant;
   if (request.prompt_of.empty()) {
+    const uint64_t most = service.engine->info().max_context;  // As of what is imported.
+    const llama::TokenizeLimits limits = LimitsFor(service, call, most);
     ATTNDB_ASSIGN_OR_RETURN(
         llama::PromptText document,
-        llama::DocumentText(*service.engine, request.raw, request.system, request.text));
-    return std::move(document.tokens);
+        llama::DocumentText(*service.engine, request.raw, request.system, request.text, limits));
+    const bool is_long = request.text.size() > limits.piece_bytes;
+    if (!is_long || document.tokens.size() <= limits.max_tokens) return std::move(document.tokens);
+    return Status::InvalidArgument("the text has " + CountedTokens(call, document.tokens.size()) +
+                                   ", expected at most " + FormatCount(most));
   }
   if (const auto unstored = service.conversations->UnstoredText(tenant, request.prompt_of)) {
     return unstored->tokens;
@@ -62,11 +69,10 @@ Result<Json> ExplainContext(const Service& service, const Call& call, const Json
 
 Result<Json> ExplainText(const Service& service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(ExplainTextRequest request, ParseExplainText(body));
-  const std::string& tenant = call.rules.tenant;
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, PromptOf(service, tenant, request));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, PromptOf(service, call, request));
   SessionOptions how;
   how.context = std::move(request.context);
-  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
   ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,
                           db.ExplainPrefix(service.engine->spec(), tokens, how));
   return Json{{"prefix", ReadOwnJson(explain.ToJson())}, {"report", explain.ToText()}};

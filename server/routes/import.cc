@@ -112,11 +112,7 @@ class ImportListener final : public TurnListener {
 Result<llama::PromptText> TextOf(const Service& service, const Call& call, const DB& db,
                                  const ImportRequest& asked) {
   const uint64_t most = service.engine->info().max_context;
-  llama::TokenizeLimits limits;
-  if (most > 0) limits.max_tokens = most;
-  limits.progress = [&](uint64_t, uint64_t) {
-    return !service.stopping && !call.responder->closed();
-  };
+  const llama::TokenizeLimits limits = LimitsFor(service, call, most);
   Result<llama::PromptText> text =
       asked.append
           ? llama::AppendedText(*service.engine, db, asked.store.name, asked.text, limits)

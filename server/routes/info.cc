@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/units.h"
 #include "server/openai/error.h"
 #include "server/openai/text_request.h"
 #include "server/openai/token_pieces.h"
@@ -113,12 +114,21 @@ Json ModelJson(const Service& service) {
             {"n_ctx_train", info.trained_context}}}};
 }
 
-Result<Json> Tokenized(const llama::LlamaEngine& engine, const std::string& text) {
-  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+// A text of one piece is tokenized whole, so that clients can count what the window has no room
+// for.
+Result<Json> Tokenized(const Service& service, const Call& call) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
   ATTNDB_ASSIGN_OR_RETURN(const TokenizeRequest request, ParseTokenize(body));
+  const llama::LlamaEngine& engine = *service.engine;
+  const llama::TokenizeLimits limits = LimitsFor(service, call, /*max_tokens=*/0);
+  if (request.parse_special && request.content.size() > limits.piece_bytes) {
+    return Status::InvalidArgument("'content' has " + FormatBytes(request.content.size()) +
+                                   ", expected at most " + FormatBytes(limits.piece_bytes) +
+                                   " with 'parse_special'");
+  }
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<TokenId> tokens,
-      engine.Tokenize(request.content, request.add_special, request.parse_special));
+      engine.Tokenize(request.content, request.add_special, request.parse_special, limits));
   Json list = tokens;
   if (request.with_pieces) {
     ATTNDB_ASSIGN_OR_RETURN(list, PiecesJson(engine, tokens));
@@ -177,9 +187,8 @@ void AnswerMetrics(Service* service, Call call) {
 }
 
 void AnswerTokenize(Service* service, Call call) {
-  service->run_later(call, [service, call] {
-    AnswerCall(service, call, Tokenized(*service->engine, call.request->body));
-  });
+  service->run_later(call,
+                     [service, call] { AnswerCall(service, call, Tokenized(*service, call)); });
 }
 
 }  // namespace attndb::server

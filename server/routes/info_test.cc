@@ -3,6 +3,7 @@
 //         what it is sent.
 #include "server/routes/info.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -78,6 +79,18 @@ class InfoTest : public BatchTest {
     AnswerMetrics(&service_, std::move(call));
     return responder->sent;
   }
+  // `gone`: whether the client is.
+  Response AskTokens(const Json& body, bool gone = false) {
+    const auto request = std::make_shared<server::Request>();
+    request->body = ToText(body);
+    const auto responder = std::make_shared<KeepingResponder>();
+    responder->gone = gone;
+    Call call;
+    call.request = request;
+    call.responder = responder;
+    AnswerTokenize(&service_, std::move(call));
+    return responder->sent;
+  }
   // The value of a counter; -1: there is none of that name.
   double CounterOf(const std::string& name) { return NumberBehind("\n" + name + "_total "); }
   // The value of a gauge; -1: there is none of that name.
@@ -145,6 +158,27 @@ TEST_F(InfoTest, ARequestWhoseClientGoesWaitsForNoReadAnyMore) {
   EXPECT_EQ(CounterOf("attndb_cancelled_requests"), 1);
   reading_();
   EXPECT_EQ(scheduler_->num_waiting() + scheduler_->num_active(), 0u);
+}
+
+TEST_F(InfoTest, ALongTextIsTokenizedAsLongAsTheClientStays) {
+  using ::testing::HasSubstr;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const llama::LlamaEngine engine,
+      llama::LlamaEngine::Open(llama::TinyModel("llama_spm"), engine_->options()));
+  service_.engine = &engine;
+  service_.options.window_tokens = 300;
+  const std::string short_text(400, 'b');  // Clients count what is too long for the window.
+  const Response counted = AskTokens({{"content", short_text}});
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_GT(ParseJson(counted.body)->at("tokens").size(), 300u);
+
+  std::string text;
+  while (text.size() <= llama::TokenizeLimits().piece_bytes) text += "ba be bo bu\n";
+  const Response parsed = AskTokens({{"content", text}, {"parse_special", true}});
+  EXPECT_EQ(parsed.status, 400);
+  EXPECT_THAT(parsed.body, HasSubstr("expected at most 1.0 MiB with 'parse_special'"));
+
+  EXPECT_EQ(AskTokens({{"content", text}}, /*gone=*/true).status, 503);
 }
 
 TEST_F(InfoTest, MetricsAreForOperators) {

@@ -114,8 +114,15 @@ class TextCall {
  private:
   Result<Prompt> MakePrompt(const std::string& tenant) const {
     const Prompts& prompts = *service_->prompts;
-    if (is_chat_) return prompts.OfChat(tenant, asked_.context, asked_.messages);
-    if (asked_.prompt_tokens.empty()) return prompts.OfText(tenant, asked_.context, asked_.prompt);
+    const uint64_t window = WindowTokens(*service_);
+    ATTNDB_RETURN_IF_ERROR(CheckLastMessage(window));
+    // The oldest messages of a chat may leave: they are not counted.
+    const bool may_be_longer = is_chat_ && asked_.truncate;
+    const llama::TokenizeLimits limits = LimitsFor(*service_, call_, may_be_longer ? 0 : window);
+    if (is_chat_) return prompts.OfChat(tenant, asked_.context, asked_.messages, limits);
+    if (asked_.prompt_tokens.empty()) {
+      return prompts.OfText(tenant, asked_.context, asked_.prompt, limits);
+    }
     return prompts.OfTokens(tenant, asked_.context, asked_.prompt_tokens);
   }
   // What a token of the reply may take, by the request or else its tenant; 0: neither says.
@@ -197,16 +204,33 @@ class TextCall {
       const auto& [role, content] = asked_.messages[i];
       // A token has a byte or more.
       if (role == kAssistantRole || content.size() <= window_tokens) continue;
-      llama::TokenizeLimits limits;
-      limits.max_tokens = window_tokens;
-      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                              service_->engine->Tokenize(content, false, false, limits));
-      if (tokens.size() <= window_tokens) continue;
+      ATTNDB_ASSIGN_OR_RETURN(const bool is_longer, IsLonger(content, window_tokens));
+      if (!is_longer) continue;
       return Status::InvalidArgument("messages[" + std::to_string(i) +
                                      "] has more tokens than the model's window of " +
                                      Counted(window_tokens, "token") + " takes");
     }
     return Status::Ok();
+  }
+
+  // A long last message that can't fit the window is refused before the prompt is made. CheckFits
+  // counts the others.
+  Status CheckLastMessage(uint64_t window_tokens) const {
+    if (window_tokens == 0 || asked_.messages.empty()) return Status::Ok();
+    const std::string& content = asked_.messages.back().content;
+    if (content.size() <= llama::TokenizeLimits().piece_bytes) return Status::Ok();
+    ATTNDB_ASSIGN_OR_RETURN(const bool is_longer, IsLonger(content, window_tokens));
+    if (!is_longer) return Status::Ok();
+    return Status::InvalidArgument("the last message has more tokens than the model's window of " +
+                                   Counted(window_tokens, "token") + " takes");
+  }
+
+  // Whether the text has more tokens.
+  Result<bool> IsLonger(const std::string& text, uint64_t num_tokens) const {
+    const llama::TokenizeLimits limits = LimitsFor(*service_, call_, num_tokens);
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                            service_->engine->Tokenize(text, false, false, limits));
+    return tokens.size() > num_tokens;
   }
 
   Status CheckFits(const Prompt& prompt, const llama::WindowOptions& window) const {
@@ -219,14 +243,14 @@ class TextCall {
         std::min<uint64_t>(window.keep_first, num_prompt - std::min(num_prompt, prompt.num_last));
     if (prompt.num_last + num_in_front > window.window_tokens) {
       return Status::InvalidArgument(
-          "the last message has " + Counted(prompt.num_last, "token") +
+          "the last message has " + CountedTokens(call_, prompt.num_last) +
           (num_in_front > 0 ? " and the first " + FormatCount(num_in_front) + " stay" : "") +
           ", more than the model's window of " + size + " takes");
     }
     if (asked_.truncate) return Status::Ok();
     const uint64_t needed = num_prompt + asked_.max_tokens.value_or(1);
     if (needed <= window.window_tokens) return Status::Ok();
-    return Status::InvalidArgument("the prompt has " + Counted(num_prompt, "token") +
+    return Status::InvalidArgument("the prompt has " + CountedTokens(call_, num_prompt) +
                                    ", and with its answer does not fit the window of " + size +
                                    "; \"overflow\": \"truncate\" lets its oldest go");
   }

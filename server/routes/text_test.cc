@@ -50,7 +50,8 @@ class TextTest : public ::testing::Test {
     std::string finish() const { return json()["choices"][0]["finish_reason"].get<std::string>(); }
   };
 
-  void Start(uint64_t window_tokens = kWindow, uint64_t memory_bytes = 0) {
+  void Start(uint64_t window_tokens = kWindow, uint64_t memory_bytes = 0,
+             const std::string& model = "llama_spm") {
     llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
     engine.cache_dir = directory_.File("cache");
     ServerOptions options;
@@ -60,7 +61,7 @@ class TextTest : public ::testing::Test {
     options.window_tokens = window_tokens;
     DBOptions db = {.host_memory_bytes = memory_bytes};
     if (memory_bytes > 0) db.query_sample = 0;
-    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel("llama_spm"), engine),
+    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel(model), engine),
                                 *DB::Open(directory_.File("store"), db), options);
     ATTNDB_ASSERT_OK(server.status());
     server_ = *std::move(server);
@@ -90,6 +91,19 @@ class TextTest : public ::testing::Test {
     fields["ignore_eos"] = true;
     fields["temperature"] = 0;
     return Ask("POST", "/v1/chat/completions", ToText(fields));
+  }
+  // What GET says of a context, once it is durable.
+  Json Described(const std::string& name) const {
+    for (;;) {
+      const Json info = Ask("GET", "/attndb/v1/contexts/" + name, "").json();
+      if (info["durable"] == true) return info;
+      std::this_thread::yield();
+    }
+  }
+  Answer Import(const std::string& name, const std::string& text, Json fields) const {
+    fields["name"] = name;
+    fields["text"] = text;
+    return Ask("POST", "/attndb/v1/contexts", ToText(fields));
   }
   // Ids of a prompt, other ones for another seed.
   static std::vector<TokenId> Ids(size_t count, uint64_t seed = 1) {
@@ -139,6 +153,21 @@ TEST_F(TextTest, TheLastMessageMayFillWhatIsLeftOfTheWindow) {
   EXPECT_GT(num_answered, 0);
 }
 
+TEST_F(TextTest, ATextOfMegabytesIsRefusedBeforeItIsATurn) {
+  Start(kChatWindow);
+  std::string text;
+  while (text.size() <= llama::TokenizeLimits().piece_bytes) text += "ba be bo bu\n";
+  const Json first = {{"role", "user"}, {"content", "a"}};
+  const Json last = {{"role", "user"}, {"content", text}};
+  const Answer chat = Chat(Json::array({first, last}), {{"max_tokens", 1}});
+  EXPECT_EQ(chat.status, 400);
+  EXPECT_THAT(chat.error(),
+              HasSubstr("the last message has more tokens than the model's window of 256 tokens"));
+  const Answer bare = Ask("POST", "/v1/completions", ToText({{"prompt", text}}));
+  EXPECT_EQ(bare.status, 400);
+  EXPECT_THAT(bare.error(), HasSubstr("the last message has at least "));
+}
+
 TEST_F(TextTest, AReplyLongerThanTheWindowCanBeGoneOnFrom) {
   Start(kChatWindow);
   const Json question = {{"role", "user"}, {"content", "Hi"}};
@@ -157,6 +186,47 @@ TEST_F(TextTest, AReplyLongerThanTheWindowCanBeGoneOnFrom) {
   const Answer cut = Chat(Json::array({long_one, reply, question}), {{"max_tokens", 2}});
   EXPECT_EQ(cut.status, 400);
   EXPECT_THAT(cut.error(), HasSubstr("messages[0] has more tokens than the model's window of 256"));
+}
+
+// The model's tokenizer sets a space before a text, and the marks of its template are words.
+TEST_F(TextTest, TextBehindTextIsOneTextAndItsLayoutStaysWithIt) {
+  using ::testing::MatchesRegex;
+  Start(4096, 0, "llama_space");
+  const std::string text = "The light is unbelievable tonight";
+  for (const bool raw : {false, true}) {
+    const std::string name = raw ? "bare" : "light";
+    ASSERT_EQ(Import(name, "The light is unbe", {{"raw", raw}}).status, 200);
+    ASSERT_EQ(Import(name, "lievable", {{"append", true}}).status, 200);
+    const Json whole = Import("whole", text, {{"raw", raw}, {"dry_run", true}}).json();
+    if (raw) {  // A completion goes on with the word.
+      const Answer more = Ask("POST", "/v1/completions",
+                              ToText({{"context", name},
+                                      {"prompt", " tonight"},
+                                      {"max_tokens", 0},
+                                      {"store_as", "more"}}));
+      EXPECT_EQ(more.usage("prompt_tokens"), whole["num_tokens"]) << more.body;
+      EXPECT_EQ(Described("more")["text_layout"], "raw");
+    } else {
+      ASSERT_EQ(Import(name, " tonight", {{"append", true}}).status, 200);
+      EXPECT_EQ(Described(name)["num_tokens"], whole["num_tokens"]);
+    }
+    const std::string layout = Described(name)["text_layout"];
+    EXPECT_THAT(layout, MatchesRegex(raw ? "raw" : "document user:[0-9]+-[0-9]+"));
+  }
+  const Json question = Json::array({{{"role", "user"}, {"content", "Why"}}});
+  for (const char* const name : {"talk", ""}) {
+    Json fields = {{"max_tokens", 2}};
+    fields["context"] = "light";
+    if (*name != '\0') fields["store_as"] = name;
+    const Answer answer = Chat(question, fields);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const std::string layout = Described(answer.headers.at("x-attndb-context"))["text_layout"];
+    EXPECT_THAT(layout, MatchesRegex("dialogue user:[0-9]+-[0-9]+ user:[0-9]+-[0-9]+ "
+                                     "assistant:[0-9]+-[0-9]+"));
+  }
+  const Answer alone = Chat(question, {{"max_tokens", 2}});
+  const std::string layout = Described(alone.headers.at("x-attndb-context"))["text_layout"];
+  EXPECT_THAT(layout, MatchesRegex("dialogue user:[0-9]+-[0-9]+ assistant:[0-9]+-[0-9]+"));
 }
 
 TEST_F(TextTest, ALargerWindowHasAgainWhatASmallerOneLost) {

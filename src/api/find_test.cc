@@ -90,6 +90,20 @@ class FindTest : public DBFixture {
   std::deque<std::vector<float>> rows_;
 };
 
+TEST_F(FindTest, ANameIsLookedThroughForTheTextThatItHasNow) {
+  ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "a"}).status());
+  ExpectFound(Find(Question({a_, 450})), "a", 450);
+  ATTNDB_ASSERT_OK(StoreTokens(b_, {.name = "a", .replace = true}).status());
+  ExpectFound(Find(Question({b_, 450}), {.contexts = {"a"}}), "a", 450);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const FindResult found, Find(Question({b_, 450})));
+  EXPECT_EQ(found.num_contexts, 1u);
+  EXPECT_EQ(found.num_tokens, b_.size());
+  ATTNDB_ASSERT_OK(db_->Rename("a", "b"));
+  ExpectFound(Find(Question({b_, 450})), "b", 450);
+  ATTNDB_ASSERT_OK(db_->Drop("b"));
+  EXPECT_FALSE(Find(Question({b_, 450}), {.contexts = {"b"}}).ok());
+}
+
 TEST_F(FindTest, TheRightPassageOfTheRightContextComesFirst) {
   ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "a"}).status());
   ATTNDB_ASSERT_OK(StoreTokens(b_, {.name = "b"}).status());

@@ -195,6 +195,20 @@ TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
       0u);
 }
 
+TEST_F(SessionAutoTest, WhatWasLearnedOfATextIsNotTakenForTheTextThatReplacesIt) {
+  StoreContext();
+  LearnThatScansAreSlow(0);
+  const ContextId before = Resume("full")->chain().context();
+  ASSERT_TRUE(database_->hints()->FindContext(before).has_value());
+  stored_ = ToyModel::Tokens(kNumTokens, 2);
+  const auto session = Resume("full", Tokens{1});
+  Append(session.get(), stored_);
+  ASSERT_TRUE(database_->Store(session.get(), stored_, {.name = "a", .replace = true}).ok());
+  const ContextId now = Resume("full")->chain().context();
+  EXPECT_NE(now, before);
+  EXPECT_FALSE(database_->hints()->FindContext(now).has_value());
+}
+
 TEST_F(SessionAutoTest, WhatAFewCallsTaughtIsNotKept) {
   StoreContext();
   Attend(Resume("auto(error=0.05)").get());

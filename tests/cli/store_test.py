@@ -57,6 +57,19 @@ class ManageTest(StoreCase):
         self.assertIn("2 contexts, ", done.out)
         self.assertEqual(self.names(), ["lighthouse", "harbour"])
 
+    def test_a_store_below_a_link_is_the_store_itself(self):
+        (self.dir / "link").symlink_to("store")
+        (self.dir / "home").symlink_to(self.dir)
+        home = {"HOME": str(self.dir / "home"), "ATTNDB_PATH": "~/store"}
+        for args, env in ((["--db", self.dir / "link"], {}), ([], home)):
+            listed = self.run_json("ls", *args, env=env)["contexts"]
+            self.assertEqual([context["name"] for context in listed], ["lighthouse", "harbour"])
+            report = self.run_json("doctor", "--fast", *args, env=env)
+            self.assertEqual(report["store"]["num_contexts"], 2, report)
+            self.assertFalse([text for text in report["warnings"] if "store" in text], report)
+        self.run_ok("rm", "harbour", env=home)
+        self.assertEqual(self.names(), ["lighthouse"])
+
     def test_a_tree_has_contexts_below_what_they_share(self):
         text = pathlib.Path(self.write("long.txt", "The keeper lights the lamp. " * 60))
         self.run_ok("import", text, "--raw", "--name", "short")

@@ -137,7 +137,10 @@ class TestPersistence:
                 assert "Maren" in server.ask(question, max_tokens=12).text
             assert "Paris" in server.ask(CAPITAL).text
             # Nor for ever: what was asked for is run anew.
-            assert "Maren" in server.ask(question, max_tokens=12).text
+            again = server.ask(question, max_tokens=12)
+            assert "Maren" in again.text
+            server.wait_until_durable(again.context)
+        assert run_attndb(folder / "store", "verify")["damages"] == []  # And exits with 0.
 
 
 class TestReuse:

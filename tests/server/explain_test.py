@@ -91,6 +91,17 @@ class TestExplain:
         assert all(head["num_critical"] is None
                    for head in heads_of(explain(server, [user(STORY)], plan="full")))
 
+    def test_it_says_what_ran_in_place_of_an_index(self, server):
+        wanted = explain(server, [user(STORY)], plan="topk(k=8,index=graph)", top=1)["explain"]
+        for layer in wanted["layers"]:
+            (substitute,) = layer["substitutes"]
+            assert (substitute["ran"], substitute["wanted"], substitute["share"]) == (
+                "index=flat", "index=graph", 1)
+            assert substitute["because"].startswith("too few tokens")
+            assert layer["ran"].startswith("topk(k=8,") and "graph" not in layer["ran"]
+        for layer in explain(server, [user(STORY)], plan="full", top=1)["explain"]["layers"]:
+            assert (layer["ran"], layer["substitutes"]) == ("full", [])
+
     def test_nothing_is_stored_and_nothing_counts_as_a_prompt(self, server):
         names = [each["name"] for each in server.json("GET", CONTEXTS)["contexts"]]
         prompts = server.metric("attndb_prompt_tokens")
@@ -121,7 +132,8 @@ def test_of_a_context_it_says_what_the_command_line_says(folder):
                folder / "story.txt")
     plan = "topk(k=8,sink=2,window=4)"
     said = run_attndb(folder / "store", "explain", "-m", "smollm2", "story", "--plan", plan)
-    with Server(folder / "store") as server:
+    (folder / "link").symlink_to("store")  # A link to a store is the store.
+    with Server(folder / "link") as server:
         told = server.json("POST", EXPLAIN, {"context": "story", "plan": plan})
         for explained in (said, told["explain"]):
             explained.pop("memory_bytes")  # What each has read so far.

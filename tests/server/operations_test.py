@@ -267,6 +267,9 @@ class TestAdmission:
 
     def test_what_can_never_fit_is_refused_and_what_does_not_fit_now_waits(self, folder):
         with Server(folder / "store", "--memory", "100MiB") as server:
+            # Half of what 15 parts of 16 of the memory have room for.
+            assert ("replies have at most 2,133 tokens unless a request says 'max_tokens', not "
+                    "4,096: memory for K and V (--memory) allows no more") in server.said()
             for max_tokens in (5000, 4400):  # More than 100 MiB; more than 15 parts of 16 of it.
                 with pytest.raises(server_case.HttpError) as caught:
                     server.ask("Say hi.", max_tokens=max_tokens)
@@ -342,6 +345,9 @@ class TestFaultsOfTheMachine:
                 assert again.text == first.text
                 assert again.cached == first.usage["prompt_tokens"] - 1
             assert run_attndb(disk.path / "store", "verify", inside=disk.inside)["damages"] == []
+            self.fill(disk.here / "filler")
+            removed = run_attndb(disk.path / "store", "rm", first.context, inside=disk.inside)
+            assert removed["removed"] == [first.context], "the command that makes room works"
 
     def test_a_disk_that_fills_up_meanwhile_costs_the_turn_its_context_alone(self, folder):
         with small_disk(folder) as disk:
