@@ -512,7 +512,7 @@ TEST_F(RecallTest, ATurnIsFoundThatHasTheTextInOtherTokens) {
 
 TEST_F(RecallTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
   Keep(kMine, NewId(), Turn(Bytes("bobo")));
-  conversations_->WaitForStores();  // It is listed as the oldest.
+  conversations_->WaitForStores();   // It is listed as the oldest.
   const std::string other(70, 'c');  // Longer than a stop string's tokens, which are cut off.
   std::vector<std::string> dropped;
   const Tokens turn = Turn(Bytes(other));
