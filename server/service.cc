@@ -100,7 +100,7 @@ llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64
 }
 
 std::string CountedTokens(const Call& call, uint64_t num_tokens) {
-  const bool may_be_more = call.request->body.size() > llama::TokenizeLimits().piece_bytes;
+  const bool may_be_more = call.body_bytes > llama::TokenizeLimits().piece_bytes;
   return (may_be_more ? "at least " : "") + Counted(num_tokens, "token");
 }
 

@@ -72,6 +72,7 @@ class EmbeddingsTest : public ::testing::Test {
     responder->sent.status = 0;
     Call call;
     call.request = request;
+    call.body_bytes = request->body.size();
     call.responder = responder;
     call.rules = rules_;
     AnswerEmbeddings(&service_, std::move(call));
