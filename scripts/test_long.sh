@@ -79,7 +79,7 @@ transformers() {
 }
 
 server() {
-  scripts/setup.sh clients
+  scripts/setup.sh engine clients
   scripts/build.sh release attndb_programs judge_turns
   .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
     --attndb build/release/bin/attndb --load-seconds "${LOAD_SECONDS:-1800}" --kill-every 30 \
