@@ -92,8 +92,8 @@ std::optional<std::string> ModelOf(std::string_view path) {
 
 void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
 
-// Runs what no call answers for. The last stop for what libraries throw: a full memory, or a fault
-// of ours. What it held is destroyed, and a client that waited for it gets a 500.
+// Runs background work. Catches what libraries throw: a full memory, or a fault of ours. What the
+// work held is destroyed then, and a client that waited for it gets a 500.
 void Guard(const std::function<void()>& work) {
   try {
     work();
@@ -451,6 +451,7 @@ void HttpServer::Dispatch(Call call) {
 void HttpServer::Stop(std::chrono::milliseconds deadline) {
   service_.stopping = true;
   const auto cut = [this] {
+    service_.is_cut = true;
     gate_->Close();
     scheduler_->Stop();
   };

@@ -94,7 +94,7 @@ llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64
   llama::TokenizeLimits limits;
   if (max_tokens > 0) limits.max_tokens = max_tokens;
   limits.progress = [&service, responder = call.responder](uint64_t, uint64_t) {
-    return !service.stopping && !responder->closed();
+    return !service.is_cut && !responder->closed();
   };
   return limits;
 }

@@ -30,7 +30,7 @@ namespace attndb::server {
 
 // One request on its way through the routes.
 struct Call {
-  // Null in the copies that are kept while a turn runs: WithoutRequest.
+  // WithoutRequest sets this to null. Code that runs once the turn is scheduled must not read it.
   std::shared_ptr<const Request> request;
   std::string method;
   std::shared_ptr<Responder> responder;
@@ -43,7 +43,8 @@ struct Call {
   std::shared_ptr<std::atomic<bool>> noted = std::make_shared<std::atomic<bool>>(false);
 };
 
-// The call without its request, whose body may be large: nobody counts its memory.
+// Returns a copy without the request. A waiting turn would otherwise hold a large body, which no
+// limit of memory counts.
 Call WithoutRequest(Call call);
 
 // How a call has ended, as metrics and the log have it.
@@ -72,8 +73,9 @@ struct Service {
   Appends* appends = nullptr;
   RequestLog* log = nullptr;
   std::atomic<bool> stopping = false;
-  std::atomic<bool> ready = false;  // What is run before the first request has been run.
-  int64_t started = 0;              // Seconds since the Unix epoch.
+  std::atomic<bool> is_cut = false;  // The stop waits no longer for what is under way.
+  std::atomic<bool> ready = false;   // What is run before the first request has been run.
+  int64_t started = 0;               // Seconds since the Unix epoch.
   // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
   std::function<void(const Call& call, std::function<void()>)> run_later;
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
@@ -106,8 +108,9 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 // The tokens of the model's window: --window, or what the model is meant for; 0: nobody knows.
 uint64_t WindowTokens(const Service& service);
 
-// For texts of the call that are tokenized: they end with kCancelled when the client has gone or
-// the server stops. `max_tokens`: 0 is no limit. The service outlives the limits.
+// Limits for tokenizing texts of the call. Tokenize ends with kCancelled once the client has gone,
+// or once the server cuts what is under way. `max_tokens`: 0 is no limit. The service outlives the
+// limits.
 llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64_t max_tokens);
 
 // A count of tokens, "at least" so many if the call's texts are so long that counting may have
@@ -117,8 +120,8 @@ std::string CountedTokens(const Call& call, uint64_t num_tokens);
 // The most tokens of one request that memory can be promised for; UINT64_MAX: it has no limit.
 uint64_t PromisableTokens(const Service& service);
 
-// Hands a turn that is of no call to the scheduler as soon as memory can be promised for it. What
-// it is refused for, its listener is told. REQUIRES: its session needs no read from disk.
+// Schedules a turn that no client asked for, as soon as memory can be promised for it. If it is
+// refused, its listener gets the error. REQUIRES: its session needs no read from disk.
 void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn);
 
 // Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the

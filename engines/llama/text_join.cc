@@ -155,9 +155,11 @@ class TextJoiner {
     size_t end;
   };
 
-  Result<Tokens> IdsOf(std::string_view text) const {
-    return tokenizer_.Tokenize(text, /*add_special=*/false, /*parse_special=*/false,
-                               options_.limits);
+  // `num_stored`: tokens of the text that don't count for the limit, because they are stored.
+  Result<Tokens> IdsOf(std::string_view text, size_t num_stored = 0) const {
+    TokenizeLimits limits = options_.limits;
+    limits.max_tokens += std::min<uint64_t>(num_stored, UINT64_MAX - limits.max_tokens);
+    return tokenizer_.Tokenize(text, /*add_special=*/false, /*parse_special=*/false, limits);
   }
 
   // Templates repeat their markup.
@@ -269,7 +271,7 @@ class TextJoiner {
     const std::string old_text = tail.text.substr(begin);
     const std::string text = old_text + run_;
     ATTNDB_ASSIGN_OR_RETURN(const Tokens old_ids, IdsOf(old_text));
-    ATTNDB_ASSIGN_OR_RETURN(const Tokens ids, IdsOf(text));
+    ATTNDB_ASSIGN_OR_RETURN(const Tokens ids, IdsOf(text, old_ids.size()));
     const auto stored = std::span<const TokenId>(joined_.tokens).subspan(first);
     if (!options_.keeps_before && std::ranges::equal(old_ids, stored)) {
       const auto differ = std::ranges::mismatch(ids, stored);

@@ -208,6 +208,20 @@ TEST_F(TextJoinTest, ManyShortTextsAreStoppedAndCountedAsOneLongTextIs) {
   EXPECT_GT(behind.tokens.size(), all.size());
 }
 
+TEST_F(TextJoinTest, StoredTokensThatAreReadAgainDoNotCountForTheLimit) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Ids stored, engine_->Tokenize("The light is", true, false));
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += " unbelievable";
+  const PromptPart part = {"", text};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const JoinedText whole,
+                              engine_->Join(stored, std::span(&part, 1), {}));
+  const TokenizeLimits limits = {.max_tokens = whole.tokens.size() - stored.size() - 1,
+                                 .piece_bytes = 400};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const JoinedText cut,
+                              engine_->Join(stored, std::span(&part, 1), {.limits = limits}));
+  EXPECT_GT(cut.tokens.size(), stored.size() + limits.max_tokens) << "it has more than the limit";
+}
+
 TEST_F(TextJoinTest, AQuestionBehindAContextIsStopped) {
   StoredContext document;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText text,

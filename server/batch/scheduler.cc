@@ -151,7 +151,7 @@ bool Scheduler::Guarded(const Turn* turn, const std::function<bool()>& step) {
   }
 }
 
-// Ends a turn of which nothing else is known. Does nothing if the turn has ended already.
+// Ends a turn after an exception, whatever its state. Does nothing if the turn has ended already.
 void Scheduler::GiveUp(const Turn* turn, const Status& status) {
   const auto found = std::ranges::find(active_, turn, &std::shared_ptr<Turn>::get);
   if (found == active_.end()) return;
@@ -248,8 +248,11 @@ void Scheduler::RemoveCancelled() {
     if (!turn->cancelled()) continue;
     // Its reply is whole, and it ends soon.
     if (turn->finish_ && (turn->is_done_ || turn->awaited_.empty())) continue;
-    KeepCut(turn);
-    Remove(turn);
+    Guarded(turn, [&] {
+      KeepCut(turn);
+      Remove(turn);
+      return true;
+    });
   }
   std::deque<std::shared_ptr<Turn>> gone;  // Destroyed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -291,13 +294,16 @@ void Scheduler::AddReplyParts(std::vector<Part>* parts) {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Fail removes it.
     if (!turn->decodes() || !turn->awaited_.empty()) continue;
-    const Result<uint64_t> room =
-        llama::MakeRoom(turn->request_.generate.prefill.window, 1, &turn->session_);
-    if (!room.ok()) {
-      Fail(turn, room.status());
-    } else {
-      parts->push_back({turn, {turn->reply_->tokens().back()}});
-    }
+    Guarded(turn, [&] {
+      const Result<uint64_t> room =
+          llama::MakeRoom(turn->request_.generate.prefill.window, 1, &turn->session_);
+      if (!room.ok()) {
+        Fail(turn, room.status());
+      } else {
+        parts->push_back({turn, {turn->reply_->tokens().back()}});
+      }
+      return room.ok();
+    });
   }
 }
 
@@ -307,11 +313,12 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
   uint64_t num_tokens = 0;  // Those of prompts that lack memory, too: they wait.
   double tpot = 0;
   for (const std::shared_ptr<Turn>& turn : active_) turn->num_wanted_ = 0;
-  for (const std::shared_ptr<Turn>& turn : active_) {
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Guarded may remove it.
     if (!turn->decodes()) {
-      if (AwaitsBeginning(turn.get())) continue;
+      if (!Guarded(turn, [&] { return !AwaitsBeginning(turn); })) continue;
       num_tokens += turn->rest().size();
-      if (turn->awaited_.empty()) prompts.push_back(turn.get());
+      if (turn->awaited_.empty()) prompts.push_back(turn);
     } else if (const double wished = turn->request_.tpot_seconds; wished > 0) {
       tpot = tpot == 0 ? wished : std::min(tpot, wished);
     }
@@ -363,15 +370,20 @@ void Scheduler::SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vec
 
 // So many tokens of the turn's prompt, as far as there is room in its window: how many.
 uint64_t Scheduler::AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts) {
-  const Result<uint64_t> room = MakeRoomForPrompt(turn);
-  if (!room.ok()) {
-    Fail(turn, room.status());
-    return 0;
-  }
-  const auto tokens = turn->rest().first(std::min({most, *room, turn->rest().size()}));
-  parts->push_back({turn, {tokens.begin(), tokens.end()}});
-  turn->read_pass_ = pass_ + 1;
-  return tokens.size();
+  uint64_t num_added = 0;
+  Guarded(turn, [&] {
+    const Result<uint64_t> room = MakeRoomForPrompt(turn);
+    if (!room.ok()) {
+      Fail(turn, room.status());
+      return false;
+    }
+    const auto tokens = turn->rest().first(std::min({most, *room, turn->rest().size()}));
+    parts->push_back({turn, {tokens.begin(), tokens.end()}});
+    turn->read_pass_ = pass_ + 1;
+    num_added = tokens.size();
+    return true;
+  });
+  return num_added;
 }
 
 // Room for the rest of the prompt, or a part of it, in a session that attends to all it has.
@@ -668,7 +680,7 @@ void Scheduler::KeepCut(Turn* turn) {
 void Scheduler::Fail(Turn* turn, const Status& status) {
   // The session that it was a fork of would fail the next request alike.
   if (status.code() == StatusCode::kCorruption) conversations_->DropLive(turn->request_.tenant);
-  turn->listener_->OnError(status);
+  EndQuietly(turn->listener_.get(), status);
   Remove(turn);
 }
 

@@ -15,8 +15,8 @@
 //          session. The earlier turn reads this beginning as if it had no more to read.
 //          The engine's next call overwrites the logits of a pass. So every turn of the pass takes
 //          its token first; sessions are kept and handed over after that.
-//          A turn that must fit the context that has its name ends once no Store of the name is
-//          under way: what such a Store publishes is not in the catalog before.
+//          A turn with `fit_store` ends after all pending Stores of its name, because only then
+//          does the catalog show the context that has the name.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made

@@ -48,8 +48,9 @@ class StoreLedger {
 
   // The text of a name that may not be in the store yet.
   struct Unstored {
-    Text text;               // Null: there is none.
-    bool takes_name = true;  // False: a context of the store that has the name keeps it.
+    Text text;  // Null: there is none.
+    bool takes_name =
+        true;  // False: if a stored context has the name, the name stays with that context.
   };
 
   // Notes a Store of `text`. `replaces`: as StoreOptions::replace.

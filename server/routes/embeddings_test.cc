@@ -241,7 +241,7 @@ TEST_F(EmbeddingsTest, TextsAreReadWhileTheClientAndTheServerStay) {
   std::string text;
   while (text.size() <= llama::TokenizeLimits().piece_bytes) text += "ba be bo\n";
   ExpectRefused(Json{{"input", {"ba", text}}}.dump(), "'input[1]' has at least ");
-  service_.stopping = true;
+  service_.is_cut = true;
   EXPECT_EQ(Ask(R"({"input": ["ba", "be"]})")->sent.status, 503);
   EXPECT_TRUE(steps_.empty());
   EXPECT_EQ(service_.num_embedding_calls, 0u);

@@ -29,6 +29,11 @@ struct Subject {
   uint64_t num_reply = 0;     // Tokens of the reply.
 };
 
+Status TooLong(const Call& call, uint64_t num_tokens, uint64_t most) {
+  return Status::InvalidArgument(CountedTokens(call, num_tokens) + ", expected at most " +
+                                 FormatCount(most));
+}
+
 Result<Subject> SubjectOf(const Service& service, const Call& call, const ExplainRequest& request) {
   const std::string& tenant = call.rules.tenant;
   const uint64_t window = WindowTokens(service);
@@ -43,6 +48,8 @@ Result<Subject> SubjectOf(const Service& service, const Call& call, const Explai
   Subject subject;
   subject.tokens = std::move(prompt.tokens);
   subject.num_reply = is_given ? prompt.num_last : 0;
+  // A longer reply may have been counted in part.
+  if (subject.num_reply > most) return TooLong(call, subject.num_reply, most);
   const uint64_t num_known = is_given ? subject.num_reply : 1;
   if (request.token >= num_known) {
     return Status::InvalidArgument("'token' is " + std::to_string(request.token) +
@@ -53,9 +60,8 @@ Result<Subject> SubjectOf(const Service& service, const Call& call, const Explai
     subject.next = {subject.tokens.back()};
     subject.tokens.pop_back();
   }
-  if (subject.tokens.size() <= most) return subject;
-  return Status::InvalidArgument(CountedTokens(call, subject.tokens.size()) +
-                                 ", expected at most " + FormatCount(most));
+  if (subject.tokens.size() > most) return TooLong(call, subject.tokens.size(), most);
+  return subject;
 }
 
 // A token as people read it: control tokens by their names.

@@ -1,10 +1,13 @@
 #include "store/name_order.h"
 
+#include <exception>
+#include <memory>
+
 namespace attndb::store {
 
 void NameOrder::Add(const std::string& tenant, const std::string& name, Job job) {
-  if (name.empty()) return Start(nullptr, {}, std::move(job));
-  Place::Name wanted(tenant, name);
+  if (name.empty()) return Start(Place(nullptr, {}), std::move(job));
+  const Place::Name wanted(tenant, name);
   {
     MutexLock lock(&mutex_);
     const auto [row, is_free] = waiting_.try_emplace(wanted);
@@ -13,11 +16,13 @@ void NameOrder::Add(const std::string& tenant, const std::string& name, Job job)
       return;
     }
   }
-  Start(this, std::move(wanted), std::move(job));
+  Start(Place(this, wanted), std::move(job));
 }
 
-void NameOrder::Start(NameOrder* order, Place::Name name, Job job) {
-  start_([order, name = std::move(name), job = std::move(job)] { job(Place(order, name)); });
+// If the job can't be started, the place gives the name up.
+void NameOrder::Start(Place place, Job job) {
+  const auto shared = std::make_shared<Place>(std::move(place));
+  start_([shared, job = std::move(job)] { job(std::move(*shared)); });
 }
 
 void NameOrder::Leave(const Place::Name& name) {
@@ -32,7 +37,11 @@ void NameOrder::Leave(const Place::Name& name) {
     next = std::move(row->second.front());
     row->second.pop_front();
   }
-  Start(this, name, std::move(next));
+  try {
+    start_([this, name, next] { next(Place(this, name)); });
+  } catch (const std::exception&) {  // No memory for another thread's work: this thread does it.
+    next(Place(this, name));
+  }
 }
 
 NameOrder::Place::~Place() {

@@ -46,7 +46,7 @@ class NameOrder {
   void Add(const std::string& tenant, const std::string& name, Job job) ATTNDB_EXCLUDES(mutex_);
 
  private:
-  void Start(NameOrder* order, Place::Name name, Job job);
+  void Start(Place place, Job job);
   void Leave(const Place::Name& name) ATTNDB_EXCLUDES(mutex_);
 
   const std::function<void(std::function<void()>)> start_;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,11 +38,19 @@ class NameOrderTest : public ::testing::Test {
       next();
     }
   }
-  void Leave(const std::string& label) { held_.erase(label); }
+  void Leave(const std::string& label) {
+    // The place goes last: it may run a job that adds to held_.
+    const std::unique_ptr<NameOrder::Place> place = std::move(held_.at(label));
+    held_.erase(label);
+  }
 
   std::deque<std::function<void()>> started_;
   std::vector<std::string> began_;
-  NameOrder order_{[this](std::function<void()> run) { started_.push_back(std::move(run)); }};
+  NameOrder order_{[this](std::function<void()> run) {
+    if (std::exchange(has_no_memory_, false)) throw std::bad_alloc();
+    started_.push_back(std::move(run));
+  }};
+  bool has_no_memory_ = false;  // For the next job that is started.
   std::map<std::string, std::unique_ptr<NameOrder::Place>> held_;
 };
 
@@ -63,6 +72,22 @@ TEST_F(NameOrderTest, AJobStartsWhenThoseBeforeItHaveGivenUpTheName) {
   Add("5", "t", "a");
   Run();
   EXPECT_THAT(began_, ElementsAre("1", "2", "3", "4", "5"));
+}
+
+TEST_F(NameOrderTest, AJobThatCantBeStartedHoldsNoName) {
+  has_no_memory_ = true;
+  EXPECT_THROW(Add("1", "t", "a"), std::bad_alloc);
+  Add("2", "t", "a");
+  Add("3", "t", "a");
+  Run();
+  EXPECT_THAT(began_, ElementsAre("2"));
+  has_no_memory_ = true;
+  Leave("2");  // This thread runs the next one.
+  EXPECT_THAT(began_, ElementsAre("2", "3"));
+  Leave("3");
+  Add("4", "t", "a");
+  Run();
+  EXPECT_THAT(began_, ElementsAre("2", "3", "4"));
 }
 
 TEST_F(NameOrderTest, OtherNamesDoNotWait) {

@@ -76,7 +76,7 @@ class PqEstimates {
   static constexpr float kLeastNats = 0.1f;
 
   bool IsMass() const { return call_.spec.kind == SearchKind::kMass; }
-  // Marks the keys of blocks that hold a key which codes say badly, to some row.
+  // Marks all keys of a block if the codes of one of its keys are too inexact for some row.
   void MarkOutliers(size_t run_idx, size_t first_place);
 
   const IndexCall& call_;

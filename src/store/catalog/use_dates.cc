@@ -69,7 +69,7 @@ void UseDates::SeeClock(int64_t now_us) {
   }
 }
 
-// What is noted was used after all rows had got their dates: it is the first use of this time.
+// Noted uses are newer than all rows. They get the first dates of the time that begins.
 void UseDates::BeginBehind(int64_t now_us) {
   BehindTime behind = {.first_us = now_us, .newest_us = now_us, .ahead_us = newest_us_};
   const std::vector<ContextId> noted = NotedWithin(now_us + 1, kMaxDate);

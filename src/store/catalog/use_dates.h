@@ -101,7 +101,8 @@ class UseDates {
   // The latest date that was given, except while the clock is behind.
   int64_t newest_us_ = std::numeric_limits<int64_t>::min();
   std::optional<BehindTime> behind_;
-  // Set: the time is over, and the rows that it gave dates to count as used then.
+  // Set when the clock has caught up: rows that were dated while it was behind count as used at
+  // this date.
   std::optional<int64_t> lift_us_;
   bool is_lifted_ = false;             // By the transaction that is to be committed.
   std::optional<BehindTime> written_;  // As the catalog has it.
