@@ -122,7 +122,8 @@ class TestExplain:
                 ({"messages": [assistant("Hi")]}, "a reply to nothing"),
                 ({"messages": []}, "'messages'"), ({}, "'messages'"), ([], "no JSON object"),
                 ({"messages": [user("word " * 9000)]}, "expected at most 8,192"),
-                ({"messages": [user("Who?"), assistant("word " * 9000)]}, "expected at most 8,192")]:
+                ({"messages": [user("Who?"), assistant("word " * 9000)]},
+                 "expected at most 8,192")]:
             status, message = refusal(server, body)
             assert status == 400 and part in message, (body, message)
 
