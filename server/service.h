@@ -127,9 +127,9 @@ void AddWhenPromised(Service* service, const std::shared_ptr<Turn>& turn);
 // Hands the call's turn to the scheduler as soon as memory can be promised for the K and V of the
 // tokens that it may run: those of its prompt that are not reused, and max_tokens, up to the
 // window. Counts the tokens that it runs for the tenant, and ends it when the client goes.
-// `is_unread`: its session is read from the disk before, as far as there is room. A turn that
-// neither the disk nor the quota has room for is answered with 507 and not begun: to ask again soon
-// is of no use, as it is where memory lacks.
+// `is_unread`: K and V of the session are on disk, and a thread that loads reads them first. If the
+// disk or the quota has no room for the turn, the client gets 507, because an early retry would
+// fail again. If memory lacks, the client gets 503 and may retry.
 // Errors: kInvalidArgument (there is never so much memory); as Scheduler::Add, MemoryGate::Enter,
 //         and as DB::CheckRoom but for want of room.
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,

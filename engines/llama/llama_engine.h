@@ -390,10 +390,11 @@ class LlamaEngine {
   Result<std::vector<TokenId>> DocumentPrefix(std::string_view system, std::string_view document,
                                               const TokenizeLimits& limits = {}) const;
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
-  // With `first`: behind a text that ends with no token across.
+  // With `first`, the tokens that follow messages[first - 1], tokenized separately: no token covers
+  // both texts.
   Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages, size_t first = 0,
                                             const TokenizeLimits& limits = {}) const;
-  // The same of parts behind any document, and behind any reply.
+  // The tokens behind any document, and behind any reply, tokenized separately.
   Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
 

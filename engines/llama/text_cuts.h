@@ -39,8 +39,8 @@ inline constexpr size_t kMostDigits = 1023;     // A multiple of 3: many tokeniz
 inline constexpr size_t kMostWordChars = 8192;  // Without a space, a comma or a full stop.
 inline constexpr size_t kMostPieceBytes = size_t{1} << 20;
 
-// Where a run of `text` that begins at `begin` or behind becomes longer than llama.cpp's regular
-// expressions can take: the byte behind its last character that they can. text.size(): no run does.
+// The first byte, from `begin` on, at which a run of similar characters becomes longer than
+// llama.cpp's regular expressions can take. text.size(): no run does.
 size_t EndOfShortRuns(std::string_view text, size_t begin);
 
 // The ids of `text`, without special ones.

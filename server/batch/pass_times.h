@@ -2,11 +2,12 @@
 //
 // Factor:  while prompts wait, passes take at most stall_factor times as long, on the mean, as
 //          those without prompts did when the first of them came, or as they do since, where that
-//          is less. What a pass leaves of that is saved, or owed, whatever the reason, up to what
-//          kSavingPasses leave: so that the mean comes out whatever a pass was thought to take. The
-//          replies' contexts grow meanwhile, which the prompt pays for; it keeps a share of what a
-//          pass takes now, however little they leave, so that it comes to an end: a tenth of that
-//          time at least, which is more than a factor near 1 allows.
+//          is less. A pass that is faster than that saves the difference for later passes; a slower
+//          one owes it, both up to what kSavingPasses passes leave. So the mean is kept even if a
+//          pass was estimated wrongly. The replies' contexts grow meanwhile, which the prompt pays
+//          for; it keeps a share of what a pass takes now, however little they leave, so that it
+//          comes to an end: a tenth of that time at least, which is more than a factor near 1
+//          allows.
 // Chunks:  all that a prompt has read is read again by each pass that takes tokens of it. So they
 //          are taken by the chunk, once enough was saved for it, or for as much as kSavingPasses
 //          leave: no reply waits for longer than these at once, but for one token of a prompt that

@@ -1,10 +1,10 @@
 // Continuous batching: one pass of the model for all turns that are under way.
 //
-// Method:  each pass takes one token of every turn that replies; and, every few passes, tokens of
-//          prompts: so many that passes take on the mean at most stall_factor times as long as
-//          before the prompt came (pass_times.h): prompts that this suffices for first, then one of
-//          the others, in turns. Where none replies they share the pass evenly. As in
-//          Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310), but by the mean.
+// Method:  each pass runs one token of every turn that replies. Some passes also run tokens of
+//          prompts. Their number keeps the mean time of a pass below stall_factor times what it was
+//          before the prompt came (pass_times.h). Prompts that fit go first; the others take turns.
+//          Where no turn replies, prompts share the pass evenly. As in Sarathi-Serve (Agrawal et
+//          al. 2024, arXiv:2403.02310), but by the mean.
 //          A turn in which a library throws, as where memory is full, ends alone.
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
@@ -91,31 +91,39 @@ class Scheduler {
     std::vector<TokenId> tokens;
   };
 
+  // Turns come and go, and passes run: scheduler.cc.
   void Loop();
   bool TakeTurns();
-  void FindBeginnings(Turn* turn) const;
-  bool AwaitsBeginning(Turn* turn);
-  static void GoOnFrom(Session session, Turn* turn);
-  static std::string PlanOf(const Turn& turn);
-  static uint64_t NumNext(const Turn& turn);
+  void RunOnce();
   void RemoveCancelled();
-  std::vector<Part> MakeParts();
-  void ResumeTurns();
-  // Has the turn wait for what is being stored. False: there is nothing.
-  bool Pause(Turn* turn);
   void AwaitStores();
-  void AddReplyParts(std::vector<Part>* parts);
-  void AddPromptParts(std::vector<Part>* parts);
-  void ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens, std::vector<Part>* parts);
-  void SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts);
-  uint64_t AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts);
-  static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
+  bool Guarded(const Turn* turn, const std::function<bool()>& step);
+  void GiveUp(const Turn* turn, const Status& status);
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
   void Count(std::span<const Part> parts, std::span<const Status> statuses);
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
+
+  // What a pass runs: scheduler_parts.cc.
+  void FindBeginnings(Turn* turn) const;
+  bool AwaitsBeginning(Turn* turn);
+  static void GoOnFrom(Session session, Turn* turn);
+  static std::string PlanOf(const Turn& turn);
+  static uint64_t NumNext(const Turn& turn);
+  // Has the turn wait for what is being stored. False: there is nothing.
+  bool Pause(Turn* turn);
+  void ResumeTurns();
+  std::vector<Part> MakeParts();
+  void AddReplyParts(std::vector<Part>* parts);
+  void AddPromptParts(std::vector<Part>* parts);
+  void ShareRoom(std::span<Turn* const> prompts, uint64_t num_tokens, std::vector<Part>* parts);
+  void SpendRoom(std::vector<Turn*>* prompts, PromptRoom room, std::vector<Part>* parts);
+  uint64_t AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts);
+  static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
+
+  // What becomes of a turn whose tokens have run: scheduler_turns.cc.
   bool Advance(const Part& part, const Result<std::span<const float>>& logits);
   bool ReadPart(const Part& part);
   bool Sample(Turn* turn, std::span<const float> logits);
@@ -126,9 +134,6 @@ class Scheduler {
   static uint32_t RoomForReply(const Turn& turn);
   void Leave(Turn* turn);
   void GuardedLeave(Turn* turn);
-  bool Guarded(const Turn* turn, const std::function<bool()>& step);
-  void GiveUp(const Turn* turn, const Status& status);
-  void RunOnce();
   bool AwaitsName(Turn* turn);
   void EndDone();
   void HandOver(Turn* turn);
@@ -136,6 +141,7 @@ class Scheduler {
   static std::vector<TokenId> HeldTokens(const Turn& turn);
   static TextLayout HeldText(const TurnRequest& request, uint64_t num_tokens);
   void KeepCut(Turn* turn);
+  static void EndQuietly(TurnListener* listener, const Status& status);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);
   void ForgetBeginningsOf(const Turn* turn);

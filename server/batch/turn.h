@@ -33,7 +33,7 @@ double MonotonicSeconds();
 struct TurnStart {
   std::string id;  // Names the context that it will be stored as.
   uint64_t num_prompt_tokens = 0;
-  // Those of the prompt that were not run, and were attended to when the first of the others ran.
+  // Tokens of the prompt that were reused: their K and V were there when the first new one ran.
   uint64_t num_cached_tokens = 0;
   uint64_t num_run_tokens = 0;      // Those of the prompt that were run.
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
@@ -89,9 +89,8 @@ struct TurnRequest {
   // The last token of the reply is run, too, in one more pass: what is stored has all of it. If
   // this pass fails, so does the turn, and it is not stored.
   bool runs_last = false;
-  // What was run of it is stored under this id, as conversations are, where the client leaves or
-  // the scheduler stops before its end; what was run of a prompt alone, under an id of its own.
-  // Empty: it is not stored then.
+  // If the client leaves or the scheduler stops, the tokens that have run are stored under this id.
+  // A prompt that was not read to its end gets a new id instead. Empty: a cut turn is not stored.
   std::string cut_id;
   std::shared_ptr<void> under_way;  // Conversations::NoteUnderWay; may be null.
 };

@@ -9,8 +9,9 @@
 //          of these goes before it, whether it fits or not.
 // Gone:    whoever is gone asks for nothing any more: it goes at once, with a place of no bytes,
 //          and holds up nobody behind it.
-// Promise: what can never fit is refused at once; what is let through holds its bytes until its
-//          place is let go of; nobody waits for ever as long as every place is let go of some time.
+// Promise: a request that can never fit is refused at once. An admitted one holds its bytes until
+//          its Place is destroyed. If every Place is destroyed in the end, every request is
+//          admitted in the end.
 // Limits:  max_waiting.
 // Threads: thread-safe; places may outlive it.
 #ifndef ATTNDB_SERVER_TENANTS_MEMORY_GATE_H_

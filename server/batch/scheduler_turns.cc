@@ -1,0 +1,236 @@
+// Scheduler: what becomes of a turn whose tokens have run.
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "engines/llama/prompt_layout.h"
+#include "engines/llama/reply.h"
+#include "engines/llama/window.h"
+#include "server/batch/scheduler.h"
+#include "server/batch/turn_id.h"
+
+namespace attndb::server {
+
+// Takes what a pass gave a turn, and runs nothing. True: the turn is done, and is to leave.
+bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& logits) {
+  Turn* const turn = part.turn;
+  if (!turn->decodes()) {
+    if (!ReadPart(part)) return false;
+    if (!turn->request_.replies) return true;
+    if (!Begin(turn)) return false;
+  }
+  // The pass ran the last token of the reply, or of the prompt if the reply is to have none.
+  if (turn->finish_) return true;
+  if (turn->cancelled()) return false;
+  if (!logits.ok()) {
+    Fail(turn, logits.status());
+    return false;
+  }
+  return Sample(turn, *logits);
+}
+
+// The pass has run a part of the turn's prompt. True: the prompt is read.
+bool Scheduler::ReadPart(const Part& part) {
+  Turn* const turn = part.turn;
+  turn->num_run_ += part.tokens.size();
+  if (turn->count_) turn->count_(part.tokens.size());
+  turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
+  if (!turn->decodes()) return false;
+  const std::string& plan = turn->request_.plan;
+  const Status status = plan.empty() ? Status::Ok() : turn->session_.SetPlan(plan);
+  if (!status.ok()) Fail(turn, status);
+  return status.ok();
+}
+
+// Takes the next token of the turn's reply. True: the turn is done.
+bool Scheduler::Sample(Turn* turn, std::span<const float> logits) {
+  const size_t num_before = turn->reply_->tokens().size();
+  turn->finish_ = turn->reply_->Next(logits);
+  const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
+  if (is_token) NoteToken(turn);
+  if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
+  if (!turn->finish_) return false;
+  turn->reply_->Finish();
+  return !LacksLastToken(*turn);
+}
+
+// Whether the last token of the turn's reply is still to be run, in the next pass.
+bool Scheduler::LacksLastToken(const Turn& turn) {
+  const uint64_t num_tokens = turn.request_.prompt.size() + turn.reply_->tokens().size();
+  return turn.request_.runs_last && turn.session_.num_tokens() < num_tokens;
+}
+
+// A token of the reply was sampled.
+void Scheduler::NoteToken(Turn* turn) {
+  const double now = MonotonicSeconds();
+  const bool is_first = turn->last_token_seconds_ == 0;
+  const double before = is_first ? turn->request_.received_seconds : turn->last_token_seconds_;
+  turn->last_token_seconds_ = now;
+  const double tpot = turn->request_.tpot_seconds;
+  if (!is_first && tpot > 0 && now - before > tpot) counts_.num_late_tokens.fetch_add(1);
+  if (turn->count_) turn->count_(1);
+  turn->listener_->OnToken(now - before);
+}
+
+TurnStart Scheduler::StartOf(const Turn& turn) {
+  const TurnRequest& request = turn.request_;
+  return {.id = request.id,
+          .num_prompt_tokens = request.prompt.size(),
+          .num_cached_tokens = turn.num_reused_,
+          .num_run_tokens = turn.rest_.size(),
+          .num_dropped_tokens = turn.session_.num_dropped()};
+}
+
+// The prompt is read: the reply begins. False: it can't, and the turn is gone.
+bool Scheduler::Begin(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  llama::GenerateOptions generate = request.generate;
+  if (request.ends_with_window) {
+    generate.max_tokens = std::min(generate.max_tokens, RoomForReply(*turn));
+  }
+  generate.on_piece = [listener = turn->listener_.get()](std::string_view piece) {
+    listener->OnText(piece);
+    return true;
+  };
+  Result<std::unique_ptr<llama::Reply>> reply = engine_->BeginReply(generate);
+  if (!reply.ok()) {
+    Fail(turn, reply.status());
+    return false;
+  }
+  turn->reply_ = *std::move(reply);
+  turn->reply_->SeePrompt(request.prompt);  // All of it: what was reused is chance.
+  turn->listener_->OnStart(StartOf(*turn));
+  if (generate.max_tokens == 0) turn->finish_ = llama::FinishReason::kMaxTokens;
+  return true;
+}
+
+// The tokens that the turn's window still takes behind its prompt; 1 at least.
+uint32_t Scheduler::RoomForReply(const Turn& turn) {
+  const uint64_t window = turn.request_.generate.prefill.window.window_tokens;
+  if (window == 0) return UINT32_MAX;
+  const uint64_t taken = std::min(llama::TokensOfWindow(turn.session_), window);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(window - taken, 1, UINT32_MAX));
+}
+
+// A turn of the last pass is done. May run the engine: the logits of the pass are gone then.
+void Scheduler::Leave(Turn* turn) {
+  if (!turn->request_.replies) return HandOver(turn);
+  if (!AwaitsName(turn)) End(turn);
+}
+
+void Scheduler::GuardedLeave(Turn* turn) {
+  Guarded(turn, [&] {
+    Leave(turn);
+    return true;
+  });
+}
+
+// Stores are begun by this thread alone: none of the name begins between here and End.
+bool Scheduler::AwaitsName(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (!request.fit_store) return false;
+  turn->awaited_ = conversations_->PendingStoresOf(request.tenant, request.id);
+  turn->is_done_ = !turn->awaited_.empty();
+  return turn->is_done_;
+}
+
+// Ends the turns that waited for Stores of their names.
+void Scheduler::EndDone() {
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Leave removes it.
+    if (turn->is_done_ && turn->awaited_.empty()) GuardedLeave(turn);
+  }
+}
+
+// The prompt of a turn that asks for no reply is read.
+void Scheduler::HandOver(Turn* turn) {
+  turn->listener_->OnStart(StartOf(*turn));
+  turn->listener_->OnRead(engine_, std::move(turn->session_));
+  Remove(turn);
+}
+
+void Scheduler::End(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  std::optional<StoreOptions> store = request.store;
+  const Status fits = store && request.fit_store ? request.fit_store(&*store) : Status::Ok();
+  if (!fits.ok()) {
+    KeepCut(turn);
+    return Fail(turn, fits);
+  }
+  const uint64_t num_dropped = turn->session_.num_dropped();
+  std::vector<TokenId> tokens = HeldTokens(*turn);
+  const TextLayout text = HeldText(request, tokens.size());
+  const StoreTicket stored =
+      conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
+                           std::move(store), text);
+  turn->listener_->OnEnd(
+      {.finish = *turn->finish_,
+       .num_tokens = turn->reply_->tokens().size(),
+       .first_token_seconds = turn->first_token_seconds_ == 0
+                                  ? 0
+                                  : turn->first_token_seconds_ - request.received_seconds,
+       .num_dropped_tokens = num_dropped,
+       .stored = stored});
+  Remove(turn);
+}
+
+// What the session holds: of a reply, the last token that was sampled may not have been run.
+std::vector<TokenId> Scheduler::HeldTokens(const Turn& turn) {
+  std::vector<TokenId> tokens = turn.request_.prompt;
+  if (turn.reply_ != nullptr) {
+    const std::vector<TokenId>& reply = turn.reply_->tokens();
+    tokens.insert(tokens.end(), reply.begin(), reply.end());
+  }
+  tokens.resize(turn.session_.num_tokens());
+  return tokens;
+}
+
+// Whose words the first `num_tokens` of prompt and reply are. An import has no reply.
+TextLayout Scheduler::HeldText(const TurnRequest& request, uint64_t num_tokens) {
+  TextLayout text = llama::FirstOf(request.text, num_tokens);
+  if (num_tokens > request.prompt.size()) {
+    llama::AddReply({request.prompt.size(), num_tokens}, &text);
+  }
+  return text;
+}
+
+// Keeps what was run of a turn that comes to no end. A part of a prompt answers no messages: its
+// id has no digest of them.
+void Scheduler::KeepCut(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (request.cut_id.empty() || turn->num_run_ == 0) return;
+  std::vector<TokenId> tokens = HeldTokens(*turn);
+  const TextLayout text = HeldText(request, tokens.size());
+  conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
+                       std::move(turn->session_), std::move(tokens), std::nullopt, text);
+}
+
+// If the listener throws, the client gets what its responder sends in the end.
+void Scheduler::EndQuietly(TurnListener* listener, const Status& status) {
+  try {
+    listener->OnError(status);
+  } catch (const std::exception&) {
+  }
+}
+
+void Scheduler::Fail(Turn* turn, const Status& status) {
+  // The session that it was a fork of would fail the next request alike.
+  if (status.code() == StatusCode::kCorruption) conversations_->DropLive(turn->request_.tenant);
+  EndQuietly(turn->listener_.get(), status);
+  Remove(turn);
+}
+
+void Scheduler::Remove(const Turn* turn) {
+  ForgetBeginningsOf(turn);
+  active_.remove_if([turn](const std::shared_ptr<Turn>& other) { return other.get() == turn; });
+}
+
+void Scheduler::ForgetBeginningsOf(const Turn* turn) {
+  for (const std::shared_ptr<Turn>& other : active_) {
+    std::erase_if(other->beginnings_,
+                  [turn](const Turn::Beginning& beginning) { return beginning.turn == turn; });
+  }
+}
+
+}  // namespace attndb::server
