@@ -130,7 +130,8 @@ class UsageTest(CliCase):
         self.assert_fails(USAGE, "import", self.dir, says=["is a folder"])
         self.assert_fails(USAGE, "import", self.write("empty.txt", ""), says=["is empty"])
         self.assert_fails(USAGE, "ask", "-c", "x", "", says=["the question is empty"])
-        for content, says in ((b"caf\xe9", "is not UTF-8 at byte 3"), (b"GGUF\x03", "GGUF model"),
+        for content, says in ((b"caf\xe9", "is not UTF-8 at byte 3"),
+                              (b"GGUF\x03\0\0\0", "GGUF model"),
                               (b"\x40" + 7 * b"\0" + b'{"a": 1}', "is a safetensors file")):
             path = self.dir / "text.txt"
             path.write_bytes(content)
