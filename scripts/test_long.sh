@@ -38,7 +38,7 @@ readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan 
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
-  [unit]="attention_test store_test testing_test"
+  [unit]="attention_test llama_damage_test store_test testing_test"
   [kills]=kill_test
   [flips]="bit_flip_test fault_test api_test"
   [agreement]=llama_smollm2_test
