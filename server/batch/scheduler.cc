@@ -164,10 +164,11 @@ void Scheduler::RemoveCancelled() {
   }
   std::deque<std::shared_ptr<Turn>> gone;  // Destroyed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto begin = std::ranges::stable_partition(
-      waiting_, [](const std::shared_ptr<Turn>& turn) { return !turn->cancelled(); });
-  std::ranges::move(begin, std::back_inserter(gone));
-  waiting_.erase(begin.begin(), begin.end());
+  const auto begin =
+      std::stable_partition(waiting_.begin(), waiting_.end(),
+                            [](const std::shared_ptr<Turn>& turn) { return !turn->cancelled(); });
+  std::move(begin, waiting_.end(), std::back_inserter(gone));
+  waiting_.erase(begin, waiting_.end());
 }
 
 // All turns wait for stores: for a while, or until there is something else to do.
