@@ -1,5 +1,5 @@
-// The parts that `import --split` makes of a text that is longer than the model: NAME.1, NAME.2,
-// ... Each is a document of its own.
+// The parts that `import --split` makes of a text that is longer than the model. NAME.1, NAME.2 and
+// so on are contexts of their own.
 //
 // Units:   tokens, those of the prompt's template included.
 // Errors:  of CheckParts: kAlreadyExists, kResourceExhausted, as DB; they name the part.

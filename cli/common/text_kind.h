@@ -16,7 +16,7 @@ struct FileKind {
   std::string_view name;  // "a PDF document".
   // Prints the text of FILE, which stands for the path; empty: no program is known that does.
   std::string_view command;
-  // What else helps: a sentence, or empty.
+  // Tells another way to use the file. Empty: there is none.
   std::string_view advice;
   // True: the first bytes decide, even if all bytes are valid text, as those of "%PDF-1.7".
   bool is_never_text = false;

@@ -95,7 +95,7 @@ TEST_F(PromptsTest, LongTextsAreStoppedWhereverTheyStand) {
     EXPECT_THAT(prompts_->OfChat(kTenant, context, alone), ::attndb::test::IsOk()) << context;
   }
   EXPECT_THAT(prompts_->OfChat(kTenant, "", system, limits), stopped);
-  // What is counted ends soon behind the limit.
+  // Counting ends soon behind the limit.
   std::string words;
   while (words.size() < 20'000) words += "Once upon a time ";
   limits = {.max_tokens = 100, .piece_bytes = 1000};

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 
-// What a listener is told of an exception.
+// The error that a listener gets for an exception.
 Status StatusOf(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) {
     return Status::ResourceExhausted("no memory for the request");

@@ -91,7 +91,7 @@ class Scheduler {
     std::vector<TokenId> tokens;
   };
 
-  // Turns come and go, and passes run: scheduler.cc.
+  // Taking turns and running passes: scheduler.cc.
   void Loop();
   bool TakeTurns();
   void RunOnce();
@@ -106,7 +106,7 @@ class Scheduler {
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
 
-  // What a pass runs: scheduler_parts.cc.
+  // Choosing the tokens of a pass: scheduler_parts.cc.
   void FindBeginnings(Turn* turn) const;
   bool AwaitsBeginning(Turn* turn);
   static void GoOnFrom(Session session, Turn* turn);
@@ -123,7 +123,7 @@ class Scheduler {
   uint64_t AddPromptPart(Turn* turn, uint64_t most, std::vector<Part>* parts);
   static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
 
-  // What becomes of a turn whose tokens have run: scheduler_turns.cc.
+  // Going on with a turn whose tokens have run: scheduler_turns.cc.
   bool Advance(const Part& part, const Result<std::span<const float>>& logits);
   bool ReadPart(const Part& part);
   bool Sample(Turn* turn, std::span<const float> logits);

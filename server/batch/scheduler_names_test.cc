@@ -22,7 +22,7 @@ using ::testing::_;
 
 using SchedulerNamesTest = BatchTest;
 
-// As a dialogue is kept that goes on by its name.
+// A dialogue that goes on by its name needs the last token, too.
 TEST_F(SchedulerNamesTest, ANamedTurnIsStoredWithAllOfItsReply) {
   Open();
   TurnRequest request = Request("talk", 20, 1, Greedy(6));

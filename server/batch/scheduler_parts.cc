@@ -97,7 +97,7 @@ bool Scheduler::Pause(Turn* turn) {
   return !turn->awaited_.empty();
 }
 
-// Those that wait for a store that has ended try again.
+// Turns that waited for a Store try again once it has ended.
 void Scheduler::ResumeTurns() {
   for (const std::shared_ptr<Turn>& turn : active_) {
     const auto is_done = [](const PendingStore& store) { return store.done(); };

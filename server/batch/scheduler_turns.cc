@@ -175,7 +175,7 @@ void Scheduler::End(Turn* turn) {
   Remove(turn);
 }
 
-// What the session holds: of a reply, the last token that was sampled may not have been run.
+// Returns the tokens that the session holds. The last token of a reply may not have been run.
 std::vector<TokenId> Scheduler::HeldTokens(const Turn& turn) {
   std::vector<TokenId> tokens = turn.request_.prompt;
   if (turn.reply_ != nullptr) {

@@ -92,7 +92,7 @@ class TextTest : public ::testing::Test {
     fields["temperature"] = 0;
     return Ask("POST", "/v1/chat/completions", ToText(fields));
   }
-  // What GET says of a context, once it is durable.
+  // The answer to GET of a context, once the context is durable.
   Json Described(const std::string& name) const {
     for (;;) {
       const Json info = Ask("GET", "/attndb/v1/contexts/" + name, "").json();

@@ -94,7 +94,7 @@ class DBFixture : public ::testing::Test {
   void Open(DBOptions options = {}) {
     db_.reset();
     if (options.num_threads == 0) options.num_threads = 1;
-    // As published, RoarGraph's graphs take most of the time of these tests.
+    // Graphs with RoarGraph's published parameters would take most of the time of these tests.
     if (options.roar_keys_per_query == 0) options.roar_keys_per_query = 40;
     if (options.roar_max_degree == 0) options.roar_max_degree = 12;
     if (options.roar_search_window == 0) options.roar_search_window = 60;

@@ -171,8 +171,8 @@ class Context {
     kernels::ScoreRows(k, count, q(), kDim, 1, out + rows.begin, count);
   }
 
-  // As an Attend has them: estimates, lowered, of the middle of runs that have planes, but for
-  // outlier blocks.
+  // The scores that an Attend has: lowered estimates of the middle of runs that have planes, and
+  // exact scores of outlier blocks and of all others.
   std::vector<float> Scores(uint32_t bits, float scale, TokenRange middle) {
     std::vector<float> scores(num_tokens_);
     for (HeadRun& run : runs_) {
