@@ -4,7 +4,7 @@
 The build compiles sources in batches and behind precompiled headers, where one can live on what
 another includes and clang is silent about constants that nothing uses. A source is looked at once
 for each content (its own, its headers', its flags): the stamps lie in --cache. With --changed only
-those are looked at that differ from the last commit.
+those are looked at that differ from the last commit. --at-most N limits the sources of one run.
 
 What many sources include is compiled once for them, too, but only for those that include it anyway:
 nothing is there that a source would not have. A source that includes its own header first proves
@@ -101,6 +101,7 @@ def main():
     parser.add_argument("--compile-commands", type=pathlib.Path, nargs="+", required=True)
     parser.add_argument("--cache", type=pathlib.Path, default=lint.default_cache())
     parser.add_argument("--changed", action="store_true")
+    lint.add_at_most(parser)
     args = parser.parse_args()
     tool = lint.tool_version(args.clang, "--version")
     sources = lint.compiled_sources(args.root, args.compile_commands)
@@ -110,8 +111,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         compiler = Compiler(args, folder)
         jobs = {compiler.key(path, flags, tool): (path, flags) for path, flags in sources}
-        lint.finish(lint.run_cached(args.cache / "alone", jobs,
-                                    lambda group: compiler.problems(*group[0]), compiler.singly))
+        cache = args.cache / "alone"
+        limit = lint.Limit(args.root, cache, args.at_most)
+        lint.finish(lint.run_cached(cache, jobs, lambda group: compiler.problems(*group[0]),
+                                    compiler.singly, limit))
 
 
 if __name__ == "__main__":

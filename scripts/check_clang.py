@@ -5,7 +5,7 @@ A file is looked at once for each content (its own, its headers', the settings')
 --cache. Sources with the same flags are looked at many in one pass, which takes a fifth of the
 time, because they share most of what they include; sources that define the same name go into
 different passes. A pass that finds anything, be it two names that clash, is halved until it is
-about one source.
+about one source. --at-most N limits the sources of one run.
 """
 
 import pathlib
@@ -86,6 +86,7 @@ def main():
     parser.add_argument("--clang-tidy", default="clang-tidy-14")
     parser.add_argument("--compile-commands", type=pathlib.Path, nargs="+", required=True)
     parser.add_argument("--cache", type=pathlib.Path, default=lint.default_cache())
+    lint.add_at_most(parser)
     args = parser.parse_args()
     settings = (args.root / ".clang-tidy").read_bytes()
     tool, known = lint.tool_version(args.clang_tidy, "--version") + settings, {}
@@ -93,8 +94,10 @@ def main():
                if not lint.is_test(source[0])]
     jobs = {lint.fingerprint(args.root, path, tool + repr(flags).encode(), known): (path, flags)
             for path, flags in tidy_flags(sources)}
-    lint.finish(lint.run_cached(args.cache / "clang", jobs, lambda group: run_tidy(args, group),
-                                lambda todo: batches(args.root, todo)))
+    cache = args.cache / "clang"
+    limit = lint.Limit(args.root, cache, args.at_most)
+    lint.finish(lint.run_cached(cache, jobs, lambda group: run_tidy(args, group),
+                                lambda todo: batches(args.root, todo), limit))
 
 
 if __name__ == "__main__":

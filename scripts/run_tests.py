@@ -11,6 +11,10 @@ shows damage makes the run red at once, without a second try:
   - a test took too long;
   - the test is one of kills, power cuts, digests or upgrades (ONCE, and the label `crash`).
 
+Under a sanitizer a large program runs half of its shards, drawn by chance: the release build runs
+all of them, and so do `make test-asan` and `scripts/test_long.sh asan`. ATTNDB_SEED draws the same
+shards again.
+
 All presets run, even if the first fails. The last lines name the tests that failed and those that
 were flaky. The very last line counts the tests of all presets, as ctest's closing line does.
 build/tests-summary.txt has these lines. build/PRESET/failed has the output of each failed test.
@@ -20,6 +24,7 @@ import argparse
 import datetime
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -39,6 +44,10 @@ ONCE = ("digest_test", "upgrade_test", "server_load", "cli_interrupt")
 ONCE_LABEL = "crash"
 ONCE_CASE = re.compile(r"kill|crash|power|digest", re.IGNORECASE)
 SHARD = re.compile(r"_\d+$")
+
+# The presets in which a program of so many shards runs half of them.
+HALVED = ("asan",)
+MANY_SHARDS = 4
 
 SANITIZER = re.compile(
     r"(?:Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|: runtime error: ")
@@ -99,6 +108,17 @@ def why_once(entry, failure):
     return None
 
 
+def undrawn(names, seed):
+    """The shards that do not run: half of those of each program that has MANY_SHARDS or more."""
+    shards = {}
+    for name in sorted(names):
+        if SHARD.search(name):
+            shards.setdefault(SHARD.sub("", name), []).append(name)
+    draw = random.Random(seed)
+    return [name for of_program in shards.values() if len(of_program) >= MANY_SHARDS
+            for name in sorted(draw.sample(of_program, len(of_program) // 2))]
+
+
 class Preset:
     """Runs the tests of one preset and judges their failures."""
 
@@ -119,6 +139,8 @@ class Preset:
         except subprocess.CalledProcessError as error:
             self.red["ctest"] = f"lists no tests: {error.stderr.strip()}"
             return
+        if self.name in HALVED:
+            self._leave_half()
         with minutes.step(f"tests: {self.name}") as record:
             results, closing, status = self._ctest(self.jobs)
             record["programs"] = self.seconds
@@ -133,6 +155,13 @@ class Preset:
         if failures:
             with minutes.step("tests: again"):
                 self._judge(failures)
+
+    def _leave_half(self):
+        seed = os.environ.get("ATTNDB_SEED") or random.randrange(1, 2**31)
+        left = undrawn(self.entries, seed)
+        if left:
+            print(f"{self.name}: ATTNDB_SEED={seed} leaves out {' '.join(left)}", flush=True)
+            self.options += ["-E", "^(" + "|".join(left) + ")$"]
 
     def _ctest(self, jobs, names=None):
         """(results by name, the closing line's match or None, exit status)."""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ROOT / "scripts"
@@ -67,8 +68,10 @@ class LintTest(unittest.TestCase):
         command = [sys.executable, "-B", SCRIPTS / script, "--root", self.root, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.stderr, "")
-        self.assertEqual(done.returncode, 1 if done.stdout else 0)
-        return done.stdout.splitlines()
+        lines = done.stdout.splitlines()
+        problems = [line for line in lines if not line.startswith("note: ")]
+        self.assertEqual(done.returncode, 1 if problems else 0)
+        return lines
 
     def expect(self, script, *findings, arguments=()):
         """Exactly these findings, each named by how its line begins."""
@@ -464,6 +467,29 @@ class AloneTest(CompiledTest):
         found = self.alone(a='#include "common/a.h"\n\n' + includes, b=includes, c=includes,
                            d=includes, e=includes)
         self.assertIn("src/common/a.cc:1: does not compile alone", found)
+
+    def test_looks_at_new_text_first_if_a_run_is_limited(self):
+        self.write("src/common/a.h", "#pragma once\n")
+        include = '#include "common/a.h"\n'
+        old = {f"old{i}": f"{include}int Old{i}();\n" for i in range(3)}
+        self.assertEqual(self.alone(**old), "")
+        self.write("src/common/a.h", "#pragma once\n" + self.LACKS)
+        found = self.alone("--at-most", "1", new=include, **old)
+        self.assertIn("note: looks at 1 of 4 changed sources", found)
+        self.assertEqual(found.count("does not compile alone"), 1)
+        self.assertIn("src/common/new.cc:1: does not compile alone", found)
+
+    def test_comes_to_each_source_if_runs_are_limited(self):
+        sources = {f"a{i}": f"int A{i}();\n" for i in range(3)}
+        for looked_at in (1, 2, 3, 3):
+            self.assertNotIn("compile", self.alone("--at-most", "1", **sources))
+            self.assertEqual(len(list(self.root.glob("build/alone/own-*"))), looked_at)
+
+    def test_looks_at_every_source_in_a_long_run(self):
+        lacks = {name: self.LACKS for name in "abc"}
+        with unittest.mock.patch.dict("os.environ", ATTNDB_TEST_SIZE="long"):
+            found = self.alone("--at-most", "1", **lacks)
+        self.assertEqual(found.count("does not compile alone"), 3)
 
     def test_looks_only_at_what_changed_if_told_so(self):
         def git(*words):

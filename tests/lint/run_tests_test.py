@@ -203,6 +203,25 @@ class RunTestsTest(unittest.TestCase):
         self.assertRegex(last, r"failed: ctest \(asan\): ")
         self.assertIn(f"1 tests failed out of {len(NAMES)}\n", last)
 
+    def test_a_large_program_runs_half_of_its_shards_under_asan(self):
+        shards = [f"large_{number}" for number in range(1, 6)]
+        for preset in ("asan", "release"):
+            self.list_tests(preset, "".join(
+                f'add_test({name} "{sys.executable}" -B "{self.root}/run.py" {preset} {name})\n'
+                for name in shards))
+        drawn = set()
+        for seed in (1, 1, 2, 3):
+            (self.root / "ran").unlink(missing_ok=True)
+            ran, output, last = self.run_tests(0, ATTNDB_SEED=str(seed))
+            self.assertEqual(sorted(ran), sorted([*NAMES, *shards]))
+            self.assertIn(f"asan: ATTNDB_SEED={seed} leaves out large_", output)
+            self.assertIn(f"0 tests failed out of {TOTAL + 5 + 3}\n", last)
+            lines = (self.root / "ran").read_text().splitlines()
+            of_asan = [line.split()[1] for line in lines if line.startswith("asan ")]
+            self.assertLess(set(NAMES), set(of_asan))
+            drawn.add((seed, *sorted(set(of_asan) & set(shards))))
+        self.assertEqual(len(drawn), 3)
+
     def test_the_seconds_of_each_program_are_recorded(self):
         self.run_tests(0, MINUTES_RUN="test 1764000000")
         records = [json.loads(line) for line in
