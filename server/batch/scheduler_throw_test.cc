@@ -20,7 +20,7 @@ namespace {
 
 using ::attndb::test::Event;
 
-enum class Call : uint8_t { kProgress, kStart, kText, kEnd };
+enum class Call : uint8_t { kProgress, kStart, kText, kEnd, kRead };
 
 class ThrowingListener final : public TurnListener {
  public:
@@ -32,6 +32,10 @@ class ThrowingListener final : public TurnListener {
   void OnEnd(const TurnEnd&) override {
     Throw(Call::kEnd);
     told_.Set();  // It has not thrown.
+  }
+  void OnRead(llama::LlamaEngine*, Session) override {
+    Throw(Call::kRead);
+    told_.Set();
   }
   void OnError(const Status& status) override {
     error_ = status;
@@ -60,12 +64,13 @@ using SchedulerThrowTest = BatchTest;
 TEST_F(SchedulerThrowTest, ATurnThatThrowsEndsAlone) {
   Open("llama_bpe");
   StartScheduler();
-  for (const Call call : {Call::kProgress, Call::kStart, Call::kText, Call::kEnd}) {
+  for (const Call call : {Call::kProgress, Call::kStart, Call::kText, Call::kEnd, Call::kRead}) {
     SCOPED_TRACE(static_cast<int>(call));
     Event gate;
     const auto first = Add(Request("gate", 1, 999, Greedy(1)), [&gate] { gate.Await(); });
     ASSERT_TRUE(first->AwaitStart());
-    const TurnRequest request = Request("throws", 5, 1, Greedy(8));
+    TurnRequest request = Request("throws", 5, 1, Greedy(8));
+    request.replies = call != Call::kRead;
     const auto throws = std::make_shared<ThrowingListener>(call, call == Call::kText);
     ATTNDB_ASSERT_OK(
         scheduler_->Add(std::make_shared<Turn>(request, NewSession(*db_), request.prompt, throws)));
