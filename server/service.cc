@@ -99,6 +99,11 @@ llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64
   return limits;
 }
 
+Status CheckAwaited(const Service& service, const Call& call) {
+  if (!service.is_cut && !call.responder->closed()) return Status::Ok();
+  return Status::Cancelled("nobody waits for the answer");
+}
+
 std::string CountedTokens(const Call& call, uint64_t num_tokens) {
   const bool may_be_more = call.body_bytes > llama::TokenizeLimits().piece_bytes;
   return (may_be_more ? "at least " : "") + Counted(num_tokens, "token");

@@ -113,6 +113,9 @@ uint64_t WindowTokens(const Service& service);
 // limits.
 llama::TokenizeLimits LimitsFor(const Service& service, const Call& call, uint64_t max_tokens);
 
+// Errors: kCancelled (the client has gone, or the server cuts what is under way).
+Status CheckAwaited(const Service& service, const Call& call);
+
 // A count of tokens, "at least" so many if the call's texts are so long that counting may have
 // ended at a limit.
 std::string CountedTokens(const Call& call, uint64_t num_tokens);

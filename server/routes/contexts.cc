@@ -64,7 +64,10 @@ Result<std::string> Change(const Service& service, const std::string& tenant, co
   return name;
 }
 
+// Making a text takes well under a second: one look at the client, who may have waited for long, is
+// enough.
 Result<Json> Text(const Service& service, const Call& call) {
+  ATTNDB_RETURN_IF_ERROR(CheckAwaited(service, call));
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
   ATTNDB_ASSIGN_OR_RETURN(const StoredTextRequest request, ParseStoredText(body));
   Json json = {{"context", request.context}};

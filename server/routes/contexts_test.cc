@@ -1,5 +1,6 @@
 // Goal:   a change of a context is made whole or not at all; a turn is changed as soon as it was
-//         answered; and nobody is told where the server has its model.
+//         answered; nobody is told where the server has its model; and no text is made for a client
+//         that has gone.
 // Method: contexts of a tiny model in a store, whose Stores the test stops; a responder that keeps
 //         what it is sent.
 #include "server/routes/contexts.h"
@@ -28,7 +29,7 @@ namespace {
 class ContextsTest : public BatchTest {
  protected:
   void SetUp() override {
-    Open();
+    Open("llama_bpe");  // It has a tokenizer.
     service_.conversations = &*conversations_;
     service_.metrics = &metrics_;
     service_.log = &log_;
@@ -58,6 +59,18 @@ class ContextsTest : public BatchTest {
   Response Ask(const std::string& method, const std::string& context,
                const std::string& body = "") {
     return Begin(method, context, body)->sent;
+  }
+  // `gone`: whether the client is.
+  Response AskText(const std::string& context, bool gone = false) {
+    const auto request = std::make_shared<server::Request>();
+    request->body = ToText(Json{{"context", context}});
+    const auto responder = std::make_shared<KeepingResponder>();
+    responder->gone = gone;
+    Call call;
+    call.request = request;
+    call.responder = responder;
+    AnswerText(&service_, std::move(call));
+    return responder->sent;
   }
   size_t num_waiting() const { return waiting_.size(); }
   void AwaitWaiting() {
@@ -166,6 +179,21 @@ TEST_F(ContextsTest, AnAnsweredTurnIsChangedAndRemovedOnceItIsStored) {
   conversations_->WaitForStores();
   EXPECT_EQ(Ask("GET", "gone").status, 404);
   EXPECT_EQ(Ask("DELETE", "gone").status, 404);
+}
+
+TEST_F(ContextsTest, ATextIsMadeAsLongAsTheClientWaitsForIt) {
+  StopStores(TenantRules().tenant);
+  Keep("unstored", 3);
+  for (const char* const name : {"harbour", "unstored"}) {
+    const Response response = AskText(name);
+    ASSERT_EQ(response.status, 200) << response.body;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(response.body));
+    EXPECT_EQ(json["num_tokens"], 20);
+    EXPECT_FALSE(json["text"].get<std::string>().empty());
+    EXPECT_EQ(AskText(name, /*gone=*/true).status, 503);
+  }
+  service_.is_cut = true;
+  EXPECT_EQ(AskText("harbour").status, 503);
 }
 
 TEST_F(ContextsTest, ATurnThatCouldNotBeStoredSaysWhyUntilItIsRemoved) {

@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +117,21 @@ Json ModelJson(const Service& service) {
             {"n_ctx_train", info.trained_context}}}};
 }
 
+// Pieces of a long text take seconds.
+Result<Json> PiecesAsAwaited(const Service& service, const Call& call,
+                             std::span<const TokenId> tokens) {
+  constexpr size_t kTokensPerLook = 4096;
+  Json pieces = Json::array();
+  while (!tokens.empty()) {
+    ATTNDB_RETURN_IF_ERROR(CheckAwaited(service, call));
+    const auto some = tokens.first(std::min(kTokensPerLook, tokens.size()));
+    ATTNDB_ASSIGN_OR_RETURN(Json more, PiecesJson(*service.engine, some));
+    std::ranges::move(more, std::back_inserter(pieces));
+    tokens = tokens.subspan(some.size());
+  }
+  return pieces;
+}
+
 // A text of one piece is tokenized whole, so that clients can count what the window has no room
 // for.
 Result<Json> Tokenized(const Service& service, const Call& call) {
@@ -131,7 +149,7 @@ Result<Json> Tokenized(const Service& service, const Call& call) {
       engine.Tokenize(request.content, request.add_special, request.parse_special, limits));
   Json list = tokens;
   if (request.with_pieces) {
-    ATTNDB_ASSIGN_OR_RETURN(list, PiecesJson(engine, tokens));
+    ATTNDB_ASSIGN_OR_RETURN(list, PiecesAsAwaited(service, call, tokens));
   }
   Json json = Json::object();
   json["tokens"] = std::move(list);

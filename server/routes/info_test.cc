@@ -181,6 +181,23 @@ TEST_F(InfoTest, ALongTextIsTokenizedAsLongAsTheClientStays) {
   EXPECT_EQ(AskTokens({{"content", text}}, /*gone=*/true).status, 503);
 }
 
+TEST_F(InfoTest, PiecesOfATextAreMadeAsLongAsTheClientStays) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const llama::LlamaEngine engine,
+      llama::LlamaEngine::Open(llama::TinyModel("llama_spm"), engine_->options()));
+  service_.engine = &engine;
+  std::string text;
+  while (text.size() < 30'000) text += "ba be bo bu\n";
+  Json request = {{"content", text}};
+  const Json ids = ParseJson(AskTokens(request).body)->at("tokens");
+  ASSERT_GT(ids.size(), 5000u);
+  request["with_pieces"] = true;
+  const Json pieces = ParseJson(AskTokens(request).body)->at("tokens");
+  ASSERT_EQ(pieces.size(), ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(pieces[i]["id"], ids[i]);
+  EXPECT_EQ(AskTokens(request, /*gone=*/true).status, 503);
+}
+
 TEST_F(InfoTest, MetricsAreForOperators) {
   EXPECT_EQ(AskMetrics(true).status, 200);
   EXPECT_EQ(AskMetrics(false).status, 403);
