@@ -1,15 +1,25 @@
 // Goal:   a prediction is within 1.5 times of what a prefill takes, whatever its length, and from
 //         whichever length the cost was learned.
+//         A list of texts is measured again for a text that is much longer than those before.
 // Method: times of a made-up machine, with noise and a slow first pass; predictions compared with
-//         what that machine takes.
+//         what that machine takes. For a list, a tiny model and tokens that it does not have: a
+//         measure of these fails, so that an answer means that there was none.
 #include "cli/common/prefill_cost.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <vector>
+
+#include "cli/common/temp_dir.h"
+#include "testing/matchers.h"
 
 namespace attndb::cli {
 namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
 
 constexpr uint64_t kPass = 512;
 
@@ -78,6 +88,31 @@ TEST(PrefillCostTest, TheShapeOfAModelSaysHowAttentionGrows) {
   spec.layers.assign(30, layer);
   EXPECT_NEAR(GrowthOfShape(spec, 134'515'008), 2.57e-4, 1e-6);
   EXPECT_EQ(GrowthOfShape(spec, 0), 0);
+}
+
+TEST(PrefillMeterTest, OnlyAMuchLongerTextOfAListIsMeasuredAgain) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TempDir cache, TempDir::Create(""));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      llama::LlamaEngine engine,
+      llama::LlamaEngine::Open(ATTNDB_TINY_MODELS "/llama.gguf",
+                               {.num_threads = 1, .ubatch_tokens = 64, .cache_dir = cache.path()}));
+  PrefillMeter meter;
+  const auto cost_for = [&](size_t num_tokens, TokenId token) {
+    return meter.CostFor(&engine, std::vector<TokenId>(num_tokens, token));
+  };
+  constexpr TokenId kUnknown = 1 << 30;
+  const auto is_measured = FailsWith(StatusCode::kInvalidArgument, HasSubstr("vocabulary"));
+  EXPECT_THAT(cost_for(10, kUnknown), is_measured);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefillCost first, cost_for(10, 1));
+  EXPECT_GT(first.token_seconds, 0);
+  for (const size_t num_tokens : {1U, 10U, 20U}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefillCost again, cost_for(num_tokens, kUnknown));
+    EXPECT_EQ(again.token_seconds, first.token_seconds);
+  }
+  EXPECT_THAT(cost_for(21, kUnknown), is_measured);
+  ATTNDB_EXPECT_OK(cost_for(32, 1));
+  // A measure takes no more than one pass.
+  ATTNDB_EXPECT_OK(cost_for(1000, kUnknown));
 }
 
 TEST(PrefillCostTest, NothingTakesNoTime) {
