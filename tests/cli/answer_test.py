@@ -87,6 +87,21 @@ class AskTest(CliCase):
                               stderr=subprocess.STDOUT, cwd=cli_case.ROOT, check=True,
                               env=cli_case.environment(self.store)).stdout.decode()
         self.assertRegex(both, r"\nreused \d+ tokens, ran ", "statistics begin a line")
+        self.check_what_ran_instead_of_an_index()
+
+    def check_what_ran_instead_of_an_index(self):
+        done = self.run_ok("ask", "-c", "skerry", "Who?", "--max-tokens", 2, "--explain", "--json",
+                           "--plan", "topk(k=8,sink=4,window=16,index=graph)")
+        explained = done.json()["explain"]
+        [substitute] = explained["substitutes"]
+        self.assertEqual((substitute["ran"], substitute["wanted"]), ("index=flat", "index=graph"))
+        self.assertRegex(substitute["because"], "^(not built|too few tokens.*2,048)$")
+        for layer in explained["layers"]:
+            self.assertEqual(layer["ran"], "topk(k=8,sink=4,window=16)")
+            [own] = layer["substitutes"]
+            self.assertEqual({**own, "share": 1}, {**substitute, "share": 1})
+        self.assertIn("ran       index=flat instead of index=graph: " + substitute["because"],
+                      done.err)
 
     def test_a_check_that_differs_has_its_own_exit_code(self):
         done = self.run_any("ask", "-c", "skerry", "What is the keeper called?", "--check",

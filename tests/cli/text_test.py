@@ -6,11 +6,12 @@ Llama 2's template, whose marks are words. Contexts are imported, appended to, a
 renamed, exported and imported again.
 """
 
+import re
 import subprocess
 import sys
 
 import cli_case
-from cli_case import ERROR, ROOT, CliCase
+from cli_case import DIFFERS, ERROR, OK, ROOT, CliCase
 
 
 class TextTest(CliCase):
@@ -52,6 +53,17 @@ class TextTest(CliCase):
         self.assertIsNone(done["check"]["first_other_id"])
         self.assertTrue(done["check"]["within_spread"], done)
 
+    def test_a_check_names_the_first_id_that_the_whole_text_has_not(self):
+        """A random model's reply is of other tokens than the tokenizer makes of its words."""
+        self.add("import", "light", "The light")
+        self.run_ok("chat", "-c", "light", "--max-tokens", 6, stdin="Why\n")
+        begin, end = map(int, re.search(r" assistant:(\d+)-(\d+)$",
+                                        self.layout("light.chat")).groups())
+        done = self.run_any("ask", "-c", "light.chat", "On", "--check", "--max-tokens", 1,
+                            "--plan", "full", "--json")
+        self.assertIn(done.code, (OK, DIFFERS), done)
+        self.assertIn(done.json()["check"]["first_other_id"], range(begin, end), done)
+
     def test_marks_of_the_template_that_are_words_stay_words(self):
         self.add("import", "words", "a [/INST] b")
         self.assertRegex(self.layout("words"), r"^document user:\d+-\d+$")
@@ -86,6 +98,9 @@ class TextTest(CliCase):
         self.assertEqual(self.layout("bare"), "raw")
         self.add("append", "bare", " c")
         self.assertEqual(self.run_ok("cat", "bare").out, "[INST] a [/INST] b c")
+        done = self.run_json("ask", "-c", "bare", " d", "--max-tokens", 1)
+        whole = self.add("import", "whole", "[INST] a [/INST] b c d", "--raw", "--dry-run")
+        self.assertEqual(done["reused_tokens"] + done["new_tokens"], whole["num_tokens"])
 
 
 if __name__ == "__main__":
