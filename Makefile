@@ -66,7 +66,7 @@ bench: python ## Measure; writes bench/results/ and docs/performance.md. Seven h
 
 lint: python tools ## The layers, headers, format and style of the sources.
 	@scripts/build.sh release
-	@ATTNDB_TEST_SIZE=long ctest --preset release -L lint
+	@ATTNDB_LINT=all ctest --preset release -L lint
 
 format: tools ## Lay out the C++ sources.
 	@scripts/format.py

@@ -201,7 +201,7 @@ def default_cache():
 def add_at_most(arguments):
     """Adds the option that limits run_cached()."""
     arguments.add_argument("--at-most", type=int, metavar="N",
-                           help="look at N sources; at all if ATTNDB_TEST_SIZE is long")
+                           help="look at N sources; at all of them if ATTNDB_LINT is all")
 
 
 class Limit:
@@ -214,7 +214,7 @@ class Limit:
 
     def __init__(self, root, folder, at_most):
         self._root, self._folder = root, folder
-        self._at_most = None if os.environ.get("ATTNDB_TEST_SIZE") == "long" else at_most
+        self._at_most = None if os.environ.get("ATTNDB_LINT") == "all" else at_most
 
     def stamp(self, job):
         """The stamp of a source's own text."""

@@ -57,7 +57,6 @@ MAX_GTEST_SEED = 99_999
 LEFT_OUT = (
     ("label", "lint", "reads sources, and measures no time"),
     ("label", "install", "builds projects outside of the tree"),
-    ("name", "rooms_test", "builds a preset of its own"),
     ("name", "bench_build", "builds programs that other tests run"),
     ("name", "python_package", "builds the wheel"),
     ("name", "compile_fail", "runs compilers only"),

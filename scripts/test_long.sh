@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
-#   scripts/test_long.sh [PART...]      all of: unit kills flips cpu agreement transformers server
-#                                       fuzz asan tsan tsan-engine asan-server tsan-server stress
+#   scripts/test_long.sh [PART...]      all of: unit rooms kills flips cpu agreement transformers
+#                                       server fuzz asan tsan tsan-engine asan-server tsan-server stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
+#   rooms         the rooms that an Attend and a Store enter, against ARCHITECTURE.md: builds a preset
+#                 of its own
 #   kills         processes killed on one store, 200
 #   flips         flipped bits, 5,000 and 1,000, operations that fail, and wrong values in a
 #                 catalog, under AddressSanitizer and UBSan
@@ -33,7 +35,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips cpu agreement transformers server fuzz asan tsan tsan-engine
+readonly all=(unit rooms kills flips cpu agreement transformers server fuzz asan tsan tsan-engine
              asan-server tsan-server stress)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
@@ -57,6 +59,11 @@ unit() {
   local log=build/long/unit-tests.log
   GTEST_BRIEF=1 run_sized release unit 2>&1 | tee "$log"
   print_tests "$log"
+}
+
+rooms() {
+  python3 -B tests/rooms/rooms_test.py
+  print_count 2 ways of a call
 }
 
 kills() { run_sized release kills; }

@@ -485,9 +485,9 @@ class AloneTest(CompiledTest):
             self.assertNotIn("compile", self.alone("--at-most", "1", **sources))
             self.assertEqual(len(list(self.root.glob("build/alone/own-*"))), looked_at)
 
-    def test_looks_at_every_source_in_a_long_run(self):
+    def test_looks_at_every_source_if_told_so(self):
         lacks = {name: self.LACKS for name in "abc"}
-        with unittest.mock.patch.dict("os.environ", ATTNDB_TEST_SIZE="long"):
+        with unittest.mock.patch.dict("os.environ", ATTNDB_LINT="all"):
             found = self.alone("--at-most", "1", **lacks)
         self.assertEqual(found.count("does not compile alone"), 3)
 

@@ -84,7 +84,6 @@ def whole_test(**more):
     return [record("test", "set-up: engine", 0, 100, **more),
             record("test", "build: asan", 0, 300, **more),
             note("test", made="engine", **more), note("test", compiled="asan 7 300", **more),
-            note("test", compiled="rooms 80 0", **more),
             record("test", "tests: asan", 300, 400, programs={"api_1": 60.0, "slow": 10.0}, **more),
             record("test", "tests: release", 400, 800,
                    programs={"api_1": 20.0, "api_2": 30.5, "slow": 200.0}, **more),

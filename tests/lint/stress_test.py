@@ -49,7 +49,7 @@ if kind == "long":
 if kind == "late":  # The time of the run is over now.
     (here / "build/long/stress/deadline").write_text("0")
 """
-NAMES = ("one", "two", "needs_model", "lint_x", "rooms_test")
+NAMES = ("one", "two", "needs_model", "lint_x", "bench_build")
 PROPERTIES = {"lint_x": "LABELS lint", "needs_model": "FIXTURES_REQUIRED model SKIP_RETURN_CODE 77",
               "two": 'FIXTURES_SETUP model ENVIRONMENT "A=1;B=2"'}
 
@@ -99,9 +99,9 @@ class StressTest(unittest.TestCase):
         for name in ("one", "two", "needs_model"):
             self.assertEqual([run[:4] for run in self.runs(name)],
                              [[all_cores, seeds[0], "1", seeds[0]], [1, seeds[1], "1", seeds[1]]])
-        self.assertEqual(self.runs("lint_x") + self.runs("rooms_test"), [])
+        self.assertEqual(self.runs("lint_x") + self.runs("bench_build"), [])
         for text in ("6 runs of 3 tests in 2 rounds: 6 passed, 0 skipped, 0 failed. Left out: 2 ",
-                     "left out: lint_x: reads sources", "left out: rooms_test: builds",
+                     "left out: lint_x: reads sources", "left out: bench_build: builds",
                      "ATTNDB_SEED=5\n", "ATTNDB_COUNT 2 rounds\n", "ATTNDB_COUNT 3 tests\n",
                      "ATTNDB_COUNT 0 failures\n", f"seed {seeds[1]}, one core"):
             self.assertIn(text, output)
