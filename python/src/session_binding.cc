@@ -56,9 +56,12 @@ PySession::~PySession() {
 void PySession::Close() {
   if (closed()) return;
   const Use use(*this);
-  session_.reset();
-  ForgetParts();
+  {
+    const nanobind::gil_scoped_release unlocked;
+    session_.reset();
+  }
   closed_.store(true, std::memory_order_relaxed);
+  ForgetParts();
 }
 
 namespace {
@@ -268,11 +271,6 @@ void SetPlan(PySession& self, const std::string& plan) {
   ThrowIfError(session->SetPlan(plan));
 }
 
-void Close(PySession& self) {
-  const nb::gil_scoped_release unlocked;
-  self.Close();
-}
-
 }  // namespace
 
 void BindSession(nb::module_& module) {
@@ -331,7 +329,7 @@ void BindSession(nb::module_& module) {
       .def("explain", [](PySession& self) { return ToDict(Use(self)->Explain()); })
       .def("explain_layer",
            [](PySession& self, LayerId layer) { return ToDict(Unwrap(Use(self)->Explain(layer))); })
-      .def("close", Close)
+      .def("close", &PySession::Close)
       .def_prop_ro("closed", &PySession::closed);
   module.def("attend_batch", AttendSessions, nb::arg("sessions"), nb::arg("num_rows"),
              nb::arg("layer"), nb::arg("q").none(), nb::arg("out").none(), nb::arg("lse").none());

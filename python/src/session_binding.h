@@ -48,8 +48,12 @@ class PySession {
   void KeepPart(uint32_t part, std::shared_ptr<const void> arrays) {
     part_arrays_[part] = std::move(arrays);
   }
-  void ForgetParts() { part_arrays_.clear(); }
+  void ForgetParts() {
+    // An array's destructor may run Python, which finds no part any more.
+    const auto forgotten = std::exchange(part_arrays_, {});
+  }
 
+  // Called with the interpreter lock held; lets it go while the session ends.
   void Close();
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
 

@@ -261,6 +261,22 @@ def test_a_part_may_give_a_temporary_that_others_still_read(
     assert all(ref() is None for ref in refs)
 
 
+def test_closing_a_session_lets_go_of_the_arrays_of_parts_under_the_interpreter_lock(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    gone: list[Any] = []
+    with db.create_session(spec, steps.ids).session as session:
+        session.append(0, steps.k[0], steps.v[0])
+        q = steps.q[0].copy()
+        # The callback is Python, which ends the process without the lock.
+        ref = weakref.ref(q, gone.append)
+        session.attend_part(0, q, np.empty_like(q), None, 0, 1)
+        del q
+        gc.collect()
+        assert not gone
+    assert gone == [ref]
+
+
 def test_the_interpreter_runs_on_while_a_session_attends(db: attndb.DB) -> None:
     spec = attndb.ModelSpec.uniform(1, 8, 8, 128, kv_dtype="float32", fingerprint=b"big")
     num_tokens = 6000
