@@ -299,7 +299,8 @@ void BindSession(nb::module_& module) {
       .def_prop_ro("contexts",
                    [](PySession& self) {
                      nb::typed<nb::list, Dict> list;
-                     for (const SessionContext& context : Use(self)->contexts()) {
+                     const Use session(self);  // The list is the session's.
+                     for (const SessionContext& context : session->contexts()) {
                        list.append(ToDict(context));
                      }
                      return list;
