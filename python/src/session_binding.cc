@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/options.h"
 #include "attndb/session_batch.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
@@ -64,6 +65,21 @@ void PySession::Close() {
   ForgetParts();
 }
 
+void PySession::CheckMayKeep(uint32_t part) const {
+  const auto found = part_arrays_.find(part);
+  if (found == part_arrays_.end() || found->second.size() < kMaxKept) return;
+  throw StatusError(Status::FailedPrecondition(
+      "part " + std::to_string(part) + " failed " + std::to_string(kMaxKept) +
+      " times; give the call up with crop(num_tokens) or reset()"));
+}
+
+void PySession::KeepPart(uint32_t part, std::shared_ptr<const void> arrays, bool is_of_call) {
+  std::vector<std::shared_ptr<const void>>& kept = part_arrays_[part];
+  std::vector<std::shared_ptr<const void>> earlier;  // Goes last: it may run Python.
+  if (is_of_call) earlier.swap(kept);
+  kept.push_back(std::move(arrays));
+}
+
 namespace {
 
 namespace nb = nanobind;
@@ -94,6 +110,13 @@ void Attend(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::ha
   ThrowIfError(std::move(status));
 }
 
+// Whether a part with this status was let into its call. A part that is refused has one of the two
+// codes; a custom index may give them to a part that ran.
+bool IsOfCall(const Status& status) {
+  return status.code() != StatusCode::kInvalidArgument &&
+         status.code() != StatusCode::kFailedPrecondition;
+}
+
 void AttendPart(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::handle lse,
                 uint32_t part, uint32_t num_parts) {
   struct Arrays {
@@ -107,14 +130,17 @@ void AttendPart(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb
   const auto arrays = std::make_shared<const Arrays>(
       Arrays{std::move(q_array), std::move(out_array), std::move(lse_array)});
   const PySession::Use session(self, Kind::kPart);
+  self.CheckMayKeep(part);
   Status status;
   {
     const nb::gil_scoped_release unlocked;
     status = session->AttendPart(layer, arrays->q.view(), arrays->out.view(), arrays->lse.data(),
                                  part, num_parts);
   }
-  // A part that is refused is none of the call, whose arrays are those of the others.
-  if (status.ok()) self.KeepPart(part, arrays);
+  // No part has such a number: it was refused.
+  if (part < num_parts && part < DBOptions::kMaxThreads) {
+    self.KeepPart(part, arrays, IsOfCall(status));
+  }
   ThrowIfError(std::move(status));
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "attndb/session.h"
 
@@ -43,11 +44,13 @@ class PySession {
   };
 
   // Keeps the arrays that a part of an attend was given: other parts may read and write them after
-  // it has returned, until all have. They stay until the part of a later attend takes their place,
-  // or ForgetParts. Called with the interpreter lock held.
-  void KeepPart(uint32_t part, std::shared_ptr<const void> arrays) {
-    part_arrays_[part] = std::move(arrays);
-  }
+  // it has returned or failed, until all have. A call takes each part once: a part that is of a
+  // call (`is_of_call`) replaces the part's arrays of earlier calls. Arrays of a part that may have
+  // been refused are kept beside them. ForgetParts drops all. Called with the interpreter lock
+  // held.
+  void KeepPart(uint32_t part, std::shared_ptr<const void> arrays, bool is_of_call);
+  // Throws StatusError kFailedPrecondition: kMaxKept arrays of the part are kept.
+  void CheckMayKeep(uint32_t part) const;
   void ForgetParts() {
     // An array's destructor may run Python, which finds no part any more.
     const auto forgotten = std::exchange(part_arrays_, {});
@@ -59,9 +62,11 @@ class PySession {
 
  private:
   static constexpr int kAloneInside = -1;
+  static constexpr size_t kMaxKept = 16;  // Arrays of a part, of one call or refused.
 
   std::optional<Session> session_;
-  std::map<uint32_t, std::shared_ptr<const void>> part_arrays_;  // Under the interpreter lock.
+  // By part. Under the interpreter lock.
+  std::map<uint32_t, std::vector<std::shared_ptr<const void>>> part_arrays_;
   std::atomic<bool> closed_ = false;  // Read without Use; only says what Use would.
   // 0 = nobody inside, kAloneInside = one call, n > 0 = n parts of one attend. Acquired on entry
   // and released on exit, so that what one thread did to the session is seen by the next.

@@ -4,9 +4,11 @@ their mistakes are errors that name them, and no lock is held while they wait fo
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,47 @@ def test_wrong_answers_fail_the_call(
         session.crop(ALL)
         index.hook = None
         last_rows(session, steps)
+
+
+def test_arrays_of_a_part_that_failed_stay_for_the_others(
+    tmp_path: Path, spec: attndb.ModelSpec, index: EveryThird
+) -> None:
+    steps = Steps(ALL)
+    given: list[np.ndarray] = []
+
+    def fail_once(query: attndb.CustomQuery) -> Any:
+        given.append(query.q.copy())
+        if len(given) == 1:
+            raise KeyError("no such page")
+        return attndb.CustomSelection()
+
+    with opened(tmp_path, index) as db:
+        session = session_of(db, spec, steps, "third")
+        session.await_derived(0)
+        index.hook = fail_once
+        q = steps.q[0, ALL - 1 : ALL].copy()
+        out = np.empty_like(q)
+        refs = [weakref.ref(q)]
+        with pytest.raises(attndb.InvalidArgumentError, match="no such page") as raised:
+            session.attend_part(0, q, out, None, 0, 2)
+        del q, raised
+        gc.collect()
+        assert refs[0]() is not None
+        for _ in range(20):  # Refused again and again: the arrays that are kept are limited.
+            q = steps.q[0, ALL - 1 : ALL].copy()
+            refs.append(weakref.ref(q))
+            with pytest.raises(attndb.FailedPreconditionError, match="twice|reset"):
+                session.attend_part(0, q, out, None, 0, 2)
+            del q
+        gc.collect()
+        assert refs[0]() is not None and sum(ref() is not None for ref in refs) == 16
+        try:
+            session.attend_part(0, steps.q[0, ALL - 1 : ALL], out, None, 1, 2)
+        except attndb.Error:
+            pass  # It may find the call to have failed.
+        session.crop(ALL)
+        gc.collect()
+        assert all(ref() is None for ref in refs)
 
 
 def test_exceptions_keep_their_last_line(
