@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import operator
 import os
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -155,7 +158,7 @@ class Binding:
         self.plan: str | None = None
         self.tokenizer: Any = None
         self.fingerprint: bytes | None = None
-        self._parameters = list(decoder.parameters())
+        self._weights = _Weights(decoder)
         self._argument_names = list(inspect.signature(decoder.forward).parameters)
         self._layer_specs = layer_specs(decoder, self.layers)
 
@@ -168,7 +171,7 @@ class Binding:
 
     def weights_stamp(self) -> int:
         """Changes when the weights do; cheap enough for every forward."""
-        return version_stamp(self._parameters)
+        return self._weights.stamp()
 
     def before_forward(self, module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         self._drop_leftover()
@@ -245,6 +248,37 @@ class Binding:
         finally:
             cache.end_step(step, step.plan if succeeded else None)
         return _joined([*step.earlier, output]) if succeeded and step.earlier else None
+
+
+class _Weights:
+    """The modules and parameters of a decoder, as they were last seen. Others may be put in their
+    place (an assignment, load_state_dict(assign=True)) or added (an adapter)."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self._num_changes = 0
+        self._see()
+
+    def stamp(self) -> int:
+        """Changes when the weights do. Tens of microseconds."""
+        # `...` ends both lists, so that one more or one less is seen, too.
+        if not all(map(operator.is_, itertools.chain(self._members(), (...,)), self._seen)):
+            self._num_changes += 1
+            self._see()
+        return hash((self._num_changes, version_stamp(self._parameters)))
+
+    def _see(self) -> None:
+        # The dicts in which torch keeps a module's parameters and children, by name.
+        self._dicts = [
+            members
+            for module in self._decoder.modules()
+            for members in (module._parameters, module._modules)
+        ]
+        self._seen = [*self._members(), ...]
+        self._parameters = list(self._decoder.parameters())
+
+    def _members(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(dict.values, self._dicts))
 
 
 def _binding_of(decoder: Any) -> Binding | None:

@@ -5,6 +5,7 @@ Refusals before the forward begins leave the cache as it was; failures inside as
 
 from __future__ import annotations
 
+import copy
 import inspect
 import threading
 from typing import Any
@@ -388,6 +389,60 @@ def test_weights_that_change_under_a_cache_are_noticed(db: attndb.DB, ids: torch
             model(ids[:, PREFIX:], past_key_values=cache)
     with pytest.raises(attndb.FailedPreconditionError, match="weights or config changed"):
         cache.store()
+
+
+def _replace_norm(model: Any) -> None:
+    model.model.norm.weight = torch.nn.Parameter(model.model.norm.weight * 1.01)
+
+
+def _load_by_assignment(model: Any) -> None:
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
+def _add_bias(model: Any) -> None:
+    proj = model.model.layers[-1].mlp.down_proj
+    proj.bias = torch.nn.Parameter(torch.ones(proj.out_features))
+
+
+def _add_adapter(model: Any) -> None:
+    attention = model.model.layers[0].self_attn
+    attention.v_proj = torch.nn.Sequential(attention.v_proj, torch.nn.Dropout(0.0))
+
+
+def _add_unused_parameter(model: Any) -> None:
+    model.model.norm.register_parameter("extra", torch.nn.Parameter(torch.ones(1)))
+
+
+@pytest.mark.parametrize(
+    "change", [_replace_norm, _load_by_assignment, _add_bias, _add_adapter, _add_unused_parameter]
+)
+def test_weights_that_are_put_in_others_place_are_noticed(
+    db: attndb.DB, ids: torch.Tensor, change: Any
+) -> None:
+    model = attndb.hf.use(make_model("llama"))
+    cache, _ = attndb.hf.create_session(db, model, ids)
+    with torch.no_grad():
+        model(ids[:, :PREFIX], past_key_values=cache)
+        change(model)
+        for _ in range(2):
+            with pytest.raises(attndb.FailedPreconditionError, match="weights changed"):
+                model(ids[:, PREFIX:], past_key_values=cache)
+        later, _ = attndb.hf.create_session(db, model, ids)  # One of the model as it is now.
+        logits = model(ids, past_key_values=later).logits
+        assert (logits - model(ids).logits).abs().max() <= 1e-4
+
+
+def test_a_deep_copy_of_a_model_notices_its_own_weights(
+    db: attndb.DB, ids: torch.Tensor
+) -> None:
+    model = copy.deepcopy(attndb.hf.use(make_model("llama")))
+    cache, _ = attndb.hf.create_session(db, model, ids)
+    with torch.no_grad():
+        model(ids[:, :PREFIX], past_key_values=cache)
+        _replace_norm(model)
+        with pytest.raises(attndb.FailedPreconditionError, match="weights changed"):
+            model(ids[:, PREFIX:], past_key_values=cache)
 
 
 def test_a_failure_in_the_middle_asks_for_crop_or_reset(
