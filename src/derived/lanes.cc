@@ -48,9 +48,10 @@ Lanes::Lanes(std::initializer_list<Priority> priorities, uint32_t num_threads)
 Lanes::AddedPtr Lanes::Add(size_t lane_number, Job job) {
   Lane* const lane = lanes_.at(lane_number).get();
   const auto added = std::make_shared<Added>(Added{.job = std::move(job), .lane = lane});
+  Discarded discarded;
   MutexLock lock(&mutex_);
   if (stopping_) {
-    Discard(added.get());
+    Discard(added.get(), &discarded);
     return added;
   }
   Work& owners_work = owners_[added->job.owner].work;
@@ -69,13 +70,14 @@ void Lanes::StartThread(Lane* lane) {
   if (!lane->thread.joinable()) lane->thread = TryStartThread([this, lane] { Run(lane); });
 }
 
-void Lanes::Discard(Added* added) {
-  added->job.run = nullptr;
+void Lanes::Discard(Added* added, Discarded* discarded) {
+  discarded->push_back(std::exchange(added->job.run, nullptr));
   added->is_over = true;
   added->status = Status::Cancelled("the job was given up before it began");
 }
 
 void Lanes::Cancel(uint64_t subject) {
+  Discarded discarded;
   MutexLock lock(&mutex_);
   for (const auto& lane : lanes_) {
     const auto is_for = [subject](const AddedPtr& added) { return added->job.subject == subject; };
@@ -83,7 +85,7 @@ void Lanes::Cancel(uint64_t subject) {
       if (!is_for(added)) continue;
       owners_[added->job.owner].work.total -= added->job.work;
       all_.total -= added->job.work;
-      Discard(added.get());
+      Discard(added.get(), &discarded);
     }
     std::erase_if(lane->jobs, is_for);
     if (lane->current != nullptr && is_for(lane->current)) {
@@ -101,18 +103,21 @@ void Lanes::Await(uint64_t subject) {
   }
 }
 
-void Lanes::CancelLanes() {
-  for (const auto& lane : lanes_) {
-    for (const AddedPtr& added : lane->jobs) Discard(added.get());
-    lane->jobs.clear();
-    lane->cancel.store(true, std::memory_order_relaxed);
+void Lanes::CancelLane(Lane* lane, Discarded* discarded) {
+  for (const AddedPtr& added : lane->jobs) {
+    owners_[added->job.owner].work.total -= added->job.work;
+    all_.total -= added->job.work;
+    Discard(added.get(), discarded);
   }
+  lane->jobs.clear();
+  lane->cancel.store(true, std::memory_order_relaxed);
   changed_.NotifyAll();
 }
 
 void Lanes::CancelAll() {
+  Discarded discarded;
   MutexLock lock(&mutex_);
-  CancelLanes();
+  for (const auto& lane : lanes_) CancelLane(lane.get(), &discarded);
   while (!IsIdle()) changed_.Wait(&mutex_);
 }
 
@@ -189,10 +194,11 @@ Status Lanes::TakeError(uint64_t waited) {
 void Lanes::Stop() {
   std::vector<std::thread> threads;
   {
+    Discarded discarded;
     MutexLock lock(&mutex_);
     stopping_ = true;
-    CancelLanes();
     for (const auto& lane : lanes_) {
+      CancelLane(lane.get(), &discarded);
       lane->added.NotifyOne();
       threads.push_back(std::move(lane->thread));
     }

@@ -164,21 +164,24 @@ class Lanes {
   };
   // Errors: kCancelled (by `progress`).
   Status WaitUntil(const Goal& goal, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
-  // Ends a job that never began, with kCancelled.
-  static void Discard(Added* added);
+  // Ends a job that never began, with kCancelled. Moves its `run` to `discarded`, which the caller
+  // destroys without the mutex: what a job holds may take other locks when it goes.
+  using Discarded = std::vector<std::function<Status(Control*)>>;
+  static void Discard(Added* added, Discarded* discarded);
+  // Discards the lane's jobs that wait, and tells the one under way to end.
+  void CancelLane(Lane* lane, Discarded* discarded) ATTNDB_REQUIRES(mutex_);
   void Report(Lane* lane, uint64_t done) ATTNDB_EXCLUDES(mutex_);
   // Whether no job is left that is waited for.
   bool IsIdle(uint64_t waited = kNobody) const ATTNDB_REQUIRES(mutex_);
   // Work of the jobs that are waited for: over, under way and to come.
   Work AllWork(uint64_t waited) const ATTNDB_REQUIRES(mutex_);
   Status TakeError(uint64_t waited) ATTNDB_REQUIRES(mutex_);
-  void CancelLanes() ATTNDB_REQUIRES(mutex_);
 
   const uint32_t num_threads_;
   // The list is constant after construction; the lanes are not.
   std::vector<std::unique_ptr<Lane>> lanes_;
 
-  // The mutex is a leaf. No job runs, and no progress is called, under it.
+  // The mutex is a leaf. No job runs or is destroyed, and no progress is called, under it.
   mutable Mutex mutex_;
   CondVar changed_;  // Progress was made, a job ended, or one was added.
   bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;

@@ -258,6 +258,34 @@ TEST(Lanes, AllCanBeCancelledAndTheyGoOnWithWhatIsAddedThen) {
   EXPECT_THAT(done, ElementsAre(3));
 }
 
+// When it goes, a job may take locks that are held by others who add jobs or cancel them.
+TEST(Lanes, AJobThatNeverBeganIsDestroyedWithoutTheMutex) {
+  for (const int how : {0, 1, 2, 3}) {
+    Event begun;
+    Lanes lanes({kLowest}, 1);
+    int num_destroyed = 0;
+    const auto add = [&](uint64_t subject) {
+      std::shared_ptr<const void> held(&lanes, [&](const void*) {
+        (void)lanes.busy_ns();  // Takes the mutex: where it is held, waits for ever.
+        ++num_destroyed;
+      });
+      return lanes.Add(
+          0, JobOf(subject, 1, [held = std::move(held)](Control*) { return Status::Ok(); }));
+    };
+    lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+                begun.Set();
+                return UntilCancelled(control);
+              }));
+    begun.Await();
+    if (how == 3) lanes.Stop();
+    const Lanes::AddedPtr job = add(2);
+    if (how == 0) lanes.Cancel(2);
+    if (how == 1) lanes.CancelAll();
+    if (how == 2) lanes.Stop();
+    EXPECT_EQ(num_destroyed, 1) << how;
+  }
+}
+
 TEST(Lanes, WhoWaitsCanGiveUp) {
   Lanes lanes({kLowest}, 1);
   lanes.Add(0, JobOf(1, 7, UntilCancelled));
