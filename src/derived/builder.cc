@@ -245,7 +245,8 @@ void Builder::Cancel(SegmentId segment) {
 }
 
 void Builder::CancelAll() {
-  parts_.lanes->CancelAll();
+  constexpr size_t kLanes[] = {kFastLane, kSlowLane};  // Others count on the jobs of other lanes.
+  parts_.lanes->CancelLanes(kLanes);
   MutexLock lock(&mutex_);
   requests_.clear();
 }

@@ -116,7 +116,8 @@ class Builder {
   // Forgets what was asked for of the segment. A job under way is told to end; does not wait for
   // it.
   void Cancel(SegmentId segment) ATTNDB_EXCLUDES(mutex_);
-  // Forgets what was asked for of all segments, and waits until the jobs under way have ended.
+  // Forgets what was asked for of all segments, and waits until the builds under way have ended.
+  // Jobs of other lanes go on.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
 
   // Number of objects that were written and published.

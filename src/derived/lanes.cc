@@ -114,11 +114,18 @@ void Lanes::CancelLane(Lane* lane, Discarded* discarded) {
   changed_.NotifyAll();
 }
 
-void Lanes::CancelAll() {
+void Lanes::CancelLanes(std::span<const size_t> lanes) {
   Discarded discarded;
+  std::vector<AddedPtr> under_way;
   MutexLock lock(&mutex_);
-  for (const auto& lane : lanes_) CancelLane(lane.get(), &discarded);
-  while (!IsIdle()) changed_.Wait(&mutex_);
+  for (const size_t number : lanes) {
+    Lane* const lane = lanes_.at(number).get();
+    CancelLane(lane, &discarded);
+    if (lane->current != nullptr) under_way.push_back(lane->current);
+  }
+  for (const AddedPtr& added : under_way) {
+    while (!added->is_over) changed_.Wait(&mutex_);
+  }
 }
 
 Status Lanes::WaitUntil(const Goal& goal, const Progress& progress) {

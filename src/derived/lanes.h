@@ -87,8 +87,9 @@ class Lanes {
   void Cancel(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
   // Waits until no job is under way for the subject; jobs may still be queued.
   void Await(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
-  // Forgets the jobs that wait, cancels those under way and waits until they have ended.
-  void CancelAll() ATTNDB_EXCLUDES(mutex_);
+  // Forgets the lanes' jobs that wait, cancels those under way and waits until they have ended. A
+  // job that is forgotten never runs: its owner must not count on it.
+  void CancelLanes(std::span<const size_t> lanes) ATTNDB_EXCLUDES(mutex_);
   // Waits until these jobs are over, whatever else is left to do; without `progress`, or where a
   // lane has no thread, the caller runs jobs of their lanes, too. Progress counts these jobs.
   // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors.

@@ -34,6 +34,7 @@ using ::testing::HasSubstr;
 using Control = Lanes::Control;
 constexpr auto kLowest = Lanes::Priority::kLowest;
 constexpr auto kNormal = Lanes::Priority::kNormal;
+constexpr size_t kFirst[] = {0};
 
 // Ends when it is told to.
 Status UntilCancelled(Control* control) {
@@ -235,7 +236,7 @@ TEST(Lanes, OneSubjectCanBeAwaited) {
   EXPECT_TRUE(ended);
 }
 
-TEST(Lanes, AllCanBeCancelledAndTheyGoOnWithWhatIsAddedThen) {
+TEST(Lanes, ALaneCanBeCancelledAndGoesOnWithWhatIsAddedThen) {
   std::vector<uint64_t> done;
   Event begun;
   Lanes lanes({kLowest}, 1);
@@ -251,11 +252,46 @@ TEST(Lanes, AllCanBeCancelledAndTheyGoOnWithWhatIsAddedThen) {
             }));
   lanes.Add(0, note(2));
   begun.Await();
-  lanes.CancelAll();
-  lanes.CancelAll();  // Nothing is left to cancel.
+  lanes.CancelLanes(kFirst);
+  lanes.CancelLanes(kFirst);  // Nothing is left to cancel.
   lanes.Add(0, note(3));
   ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
   EXPECT_THAT(done, ElementsAre(3));
+}
+
+// Their owners count on them: nobody adds them again.
+TEST(Lanes, JobsOfOtherLanesGoOnWhenALaneIsCancelled) {
+  constexpr uint64_t kOwner = 3;
+  Event begun;
+  Event go;
+  std::vector<int> done;
+  Lanes lanes({kLowest, kLowest}, 1);
+  const auto note = [&](int number) {
+    return [&done, number](Control*) {
+      done.push_back(number);
+      return Status::Ok();
+    };
+  };
+  lanes.Add(1, {.owner = kOwner, .work = 1, .run = [&](Control* control) {
+                  begun.Set();
+                  go.Await();
+                  EXPECT_FALSE(control->cancel()->load());
+                  return Status::Ok();
+                }});
+  begun.Await();
+  lanes.Add(1, {.owner = kOwner, .work = 10, .run = note(1)});
+  lanes.Add(0, {.owner = kOwner, .work = 100, .run = [&](Control* control) {
+                  return UntilCancelled(control);
+                }});
+  lanes.Add(0, {.owner = kOwner, .work = 1000, .run = note(2)});
+  std::thread release([&] {  // For a call that waits for the other lane, too.
+    YieldOften();
+    go.Set();
+  });
+  lanes.CancelLanes(kFirst);
+  ATTNDB_EXPECT_OK(lanes.Wait(kOwner, nullptr));
+  release.join();
+  EXPECT_THAT(done, ElementsAre(1));
 }
 
 // When it goes, a job may take locks that are held by others who add jobs or cancel them.
@@ -280,7 +316,7 @@ TEST(Lanes, AJobThatNeverBeganIsDestroyedWithoutTheMutex) {
     if (how == 3) lanes.Stop();
     const Lanes::AddedPtr job = add(2);
     if (how == 0) lanes.Cancel(2);
-    if (how == 1) lanes.CancelAll();
+    if (how == 1) lanes.CancelLanes(kFirst);
     if (how == 2) lanes.Stop();
     EXPECT_EQ(num_destroyed, 1) << how;
   }
@@ -472,7 +508,7 @@ TEST(Lanes, WhoWaitsForWhatIsGivenUpWaitsNoLonger) {
     });
     waits.Await();
     YieldOften();
-    std::thread canceller([&] { all ? lanes.CancelAll() : lanes.Cancel(2); });
+    std::thread canceller([&] { all ? lanes.CancelLanes(kFirst) : lanes.Cancel(2); });
     waiter.join();
     go.Set();
     canceller.join();

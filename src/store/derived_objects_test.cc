@@ -154,7 +154,7 @@ TEST_F(StoreDerivedObjectsTest, OneThatIsGivenUpIsNotLookedForOnDisk) {
 TEST_F(StoreDerivedObjectsTest, GivingThemUpEndsWhatBuildsThem) {
   std::atomic<bool> is_over = false;
   test::Event begun;
-  store_->background()->Add(kShortLane, {.run = [&](derived::Lanes::Control* control) {
+  store_->background()->Add(derived::kSlowLane, {.run = [&](derived::Lanes::Control* control) {
                               begun.Set();
                               while (!*control->cancel() && !is_over) std::this_thread::yield();
                               return Status::Cancelled(is_over.exchange(true) ? "" : "as told");
@@ -163,6 +163,27 @@ TEST_F(StoreDerivedObjectsTest, GivingThemUpEndsWhatBuildsThem) {
   store_->derived()->GiveUp();
   EXPECT_TRUE(is_over.exchange(true));
   (void)store_->background()->Wait(nullptr);
+}
+
+// The short lane moves sessions, removes files and quarantines: nobody asks for that again.
+TEST_F(StoreDerivedObjectsTest, GivingThemUpLeavesOtherWorkAlone) {
+  test::Event begun;
+  test::Event go;
+  std::atomic<bool> is_done = false;
+  store_->background()->Add(kShortLane, {.run = [&](derived::Lanes::Control* control) {
+                              begun.Set();
+                              while (!*control->cancel() && !go.IsSet()) std::this_thread::yield();
+                              return Status::Ok();
+                            }});
+  begun.Await();
+  store_->background()->Add(kShortLane, {.run = [&](derived::Lanes::Control*) {
+                              is_done = true;
+                              return Status::Ok();
+                            }});
+  store_->derived()->GiveUp();
+  go.Set();
+  ATTNDB_EXPECT_OK(store_->background()->Wait(nullptr));
+  EXPECT_TRUE(is_done);
 }
 
 TEST_F(StoreDerivedObjectsTest, WhatIsWishedForIsPendingIfThereIsSuchAKind) {

@@ -124,6 +124,11 @@ Status Merger::MergeEnd(TenantId tenant, ContextId context, const Progress& prog
   }
 }
 
+void Merger::GiveUp() {
+  constexpr size_t kLanes[] = {kMergeLane};
+  parts_.background->CancelLanes(kLanes);
+}
+
 void Merger::Await() { MutexLock lock(&mutex_); }
 
 void Merger::Schedule(TenantId tenant, ContextId context) {

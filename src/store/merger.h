@@ -70,6 +70,9 @@ class Merger {
   std::vector<storage::ChainEntry> MergeNow(TenantId tenant, ContextId context,
                                             std::vector<storage::ChainEntry> chain)
       ATTNDB_EXCLUDES(mutex_, parts_.commits->mutex());
+  // Forgets the merges that wait, and ends the one under way: on a full disk they take room. The
+  // next Store of each context schedules its merge again.
+  void GiveUp() ATTNDB_EXCLUDES(mutex_);
   // Waits for the merge under way: on a full disk, its files take room until it ends.
   void Await() ATTNDB_EXCLUDES(mutex_);
   // Errors: as DB::Compact.

@@ -122,6 +122,7 @@ void Publisher::CheckBase(const StoreRequest& request) const {
 void Publisher::MakeRoom(const StoreRequest& request) {
   if (parts_.space->IsDiskFull(request.num_new() * request.spec.KvBytesPerToken())) {
     parts_.objects->GiveUp();  // They can be made again.
+    parts_.merger->GiveUp();
   } else {
     parts_.objects->EndDroppedBuilds();
   }
