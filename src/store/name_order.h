@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -46,13 +47,15 @@ class NameOrder {
   void Add(const std::string& tenant, const std::string& name, Job job) ATTNDB_EXCLUDES(mutex_);
 
  private:
-  void Start(Place place, Job job);
+  // A job holds a whole request: it is made once, and gone when it has run.
+  using JobPtr = std::shared_ptr<Job>;
+  void Start(Place place, JobPtr job);
   void Leave(const Place::Name& name) ATTNDB_EXCLUDES(mutex_);
 
   const std::function<void(std::function<void()>)> start_;
   Mutex mutex_;  // A leaf.
   // The names that jobs have, and the jobs that wait for each.
-  std::map<Place::Name, std::deque<Job>> waiting_ ATTNDB_GUARDED_BY(mutex_);
+  std::map<Place::Name, std::deque<JobPtr>> waiting_ ATTNDB_GUARDED_BY(mutex_);
 };
 
 }  // namespace attndb::store

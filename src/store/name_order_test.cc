@@ -90,6 +90,28 @@ TEST_F(NameOrderTest, AJobThatCantBeStartedHoldsNoName) {
   EXPECT_THAT(began_, ElementsAre("2", "3", "4"));
 }
 
+// It holds the tokens of a whole request.
+TEST_F(NameOrderTest, AJobIsNotCopied) {
+  struct Counted {
+    explicit Counted(int* num) : num_copies(num) {}
+    Counted(const Counted& other) : num_copies(other.num_copies) { ++*num_copies; }
+    Counted(Counted&&) noexcept = default;
+    Counted& operator=(const Counted&) = delete;
+    Counted& operator=(Counted&&) = delete;
+    ~Counted() = default;
+    int* num_copies;
+  };
+  int num_copies = 0;
+  int num_run = 0;
+  for (const char* name : {"a", "a", "a", ""}) {
+    order_.Add("t", name,
+               [&num_run, counted = Counted(&num_copies)](const NameOrder::Place&) { ++num_run; });
+  }
+  Run();
+  EXPECT_EQ(num_run, 4);
+  EXPECT_EQ(num_copies, 0);
+}
+
 TEST_F(NameOrderTest, OtherNamesDoNotWait) {
   Add("held", "t", "a");
   Run();
