@@ -2,12 +2,13 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit rooms kills flips cpu agreement transformers
-#                                       server fuzz asan tsan tsan-engine asan-server tsan-server stress
+#                                       server fuzz asan tsan tsan-engine asan-server
+#                                       tsan-server stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
-#   rooms         the rooms that an Attend and a Store enter, against ARCHITECTURE.md: builds a preset
-#                 of its own
+#   rooms         the rooms that an Attend and a Store enter, against ARCHITECTURE.md; builds a
+#                 preset of its own
 #   kills         processes killed on one store, 200
 #   flips         flipped bits, 5,000 and 1,000, operations that fail, and wrong values in a
 #                 catalog, under AddressSanitizer and UBSan
