@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Goal: a second process answers from the stored context, as plain llama.cpp does; a chat goes on.
 
-Method: SmolLM2 on short texts, a process for each step; --check is the judge of the answers.
+Method: SmolLM2 on short texts, a process for each step; --check is the judge of the answers. The
+text is imported once, and each test works on a copy of that store.
 """
 
 import os
@@ -11,17 +12,19 @@ import subprocess
 import unittest
 
 import cli_case
-from cli_case import CliCase, DIFFERS, INTERRUPTED, NOT_FOUND, OK, USAGE
+from cli_case import DIFFERS, INTERRUPTED, NOT_FOUND, OK, SharedStoreCase, USAGE
 
 TEXT = ("The lighthouse of Skerry was built in 1870. Its keeper is called Maren. "
         "The lamp shines every twelve seconds. The spare key hangs behind the red door.\n") * 4
 
 
-class AskTest(CliCase):
-    def setUp(self):
-        super().setUp()
-        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+class AnswerCase(SharedStoreCase):
+    @staticmethod
+    def fill(case):
+        case.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
 
+
+class AskTest(AnswerCase):
     def test_the_answer_comes_from_the_context_and_equals_plain_llama_cpp(self):
         stored = self.run_json("describe", "skerry")["num_tokens"]
         done = self.run_json("ask", "-c", "skerry", "What is the keeper called?", "--check")
@@ -173,11 +176,7 @@ class AskTest(CliCase):
         self.assert_fails(NOT_FOUND, "explain", "nobody")
 
 
-class ChatTest(CliCase):
-    def setUp(self):
-        super().setUp()
-        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
-
+class ChatTest(AnswerCase):
     def test_a_later_process_continues(self):
         first = self.run_json("chat", "-c", "skerry", "--max-tokens", 24,
                               stdin="What is the keeper called?\n\nWhen was it built?\n")
@@ -272,12 +271,11 @@ class ChatTest(CliCase):
         self.assertEqual(names, ["skerry"])
 
 
-class TerminalTest(CliCase):
+class TerminalTest(AnswerCase):
     """A chat on a terminal, with editing of lines (xterm) and without (dumb)."""
 
     def setUp(self):
         super().setUp()
-        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
         self.history = self.dir / "state" / "attndb" / "chat_history"
 
     def talk(self, terminal, *typed):

@@ -5,6 +5,7 @@ needs is not set up.
 """
 
 import argparse
+import atexit
 import functools
 import json
 import os
@@ -121,6 +122,28 @@ class CliCase(unittest.TestCase):
         for text in says:
             self.assertIn(text, error["message"] + "; " + error.get("advice", ""))
         return done
+
+
+class SharedStoreCase(CliCase):
+    """Each test works on a copy of a store that `fill` makes once for all classes that have it."""
+
+    _shared = {}  # By the function that fills it.
+
+    @staticmethod
+    def fill(case):
+        """Imports into `case.store` what each test finds."""
+        raise NotImplementedError
+
+    def setUp(self):
+        super().setUp()
+        if self.fill not in self._shared:
+            case = CliCase()
+            folder = tempfile.mkdtemp(prefix="attndb-cli-shared-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            case.store = pathlib.Path(folder) / "store"
+            self.fill(case)
+            self._shared[self.fill] = case.store
+        shutil.copytree(self._shared[self.fill], self.store)
 
 
 @functools.cache
