@@ -7,7 +7,7 @@ same bits each time: two processes must say what one says.
 """
 
 import cli_case
-from cli_case import CliCase, NOT_FOUND, USAGE
+from cli_case import NOT_FOUND, SharedStoreCase, USAGE
 
 TEXT = ("The bakery opens at six and sells rye bread. Nine boats have room in the harbour. "
         "A ferry runs to the mainland on Tuesdays. The school has two rooms and forty pupils. "
@@ -20,22 +20,33 @@ QUESTIONS = ["What is the keeper called?", "Tell me a story about the lamp.",
 WINDOW = 256
 
 
-class OverflowCase(CliCase):
-    def setUp(self):
-        super().setUp()
-        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+def chat(case, name, questions):
+    """The turns of a chat about skerry."""
+    return case.run_json("chat", "-c", "skerry", "--name", name, "--max-tokens", 60, "--plan",
+                         "full", "--window", WINDOW, stdin="\n".join(questions) + "\n")["turns"]
 
-    def chat(self, name, questions, *args):
-        return self.run_json("chat", "-c", "skerry", "--name", name, "--max-tokens", 60, "--plan",
-                             "full", "--window", WINDOW, *args, stdin="\n".join(questions) + "\n")
+
+class OverflowCase(SharedStoreCase):
+    @staticmethod
+    def fill(case):
+        case.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
 
     def num_tokens(self, name):
         return self.run_json("describe", name)["num_tokens"]
 
 
-class ChatTest(OverflowCase):
+class LongChatTest(OverflowCase):
+    """The store has `long` as well: a chat in one process that has outgrown its window."""
+
+    turns = None  # Of that chat.
+
+    @staticmethod
+    def fill(case):
+        OverflowCase.fill(case)
+        LongChatTest.turns = chat(case, "long", QUESTIONS)
+
     def test_a_chat_goes_on_past_its_window_and_says_so(self):
-        turns = self.chat("long", QUESTIONS)["turns"]
+        turns = self.turns
         dropped = [ranges for turn in turns for ranges in turn["dropped"]]
         self.assertGreaterEqual(len(dropped), 2)
         # Half of the window leaves each time, behind what left before.
@@ -51,13 +62,11 @@ class ChatTest(OverflowCase):
                          + turns[-1]["generated_tokens"])
 
     def test_two_processes_say_what_one_says(self):
-        one = self.chat("one", QUESTIONS)["turns"]
-        two = [self.chat("two", [question])["turns"][0] for question in QUESTIONS]
+        two = [chat(self, "two", [question])[0] for question in QUESTIONS]
         for key in ("answer", "dropped", "reused_tokens", "new_tokens"):
-            self.assertEqual([turn[key] for turn in two], [turn[key] for turn in one], key)
+            self.assertEqual([turn[key] for turn in two], [turn[key] for turn in self.turns], key)
 
     def test_a_chat_that_has_lost_tokens_can_be_asked(self):
-        self.chat("long", QUESTIONS)
         num_dropped = self.run_json("describe", "long")["num_dropped"]
         self.assertEqual(num_dropped % (WINDOW // 2), 0)
         self.assertGreater(num_dropped, 0)
@@ -68,7 +77,6 @@ class ChatTest(OverflowCase):
                           says=[f"{num_dropped} of the context's tokens have left it"])
 
     def test_a_larger_window_has_again_what_a_smaller_one_lost(self):
-        self.chat("long", QUESTIONS)
         num_tokens = self.num_tokens("long")
         first_cut = self.run_json("describe", "long")["cuts"][0]["at"]
         asked = self.run_json("ask", "-c", "long", "Who are you?", "--max-tokens", 8, "--plan",
@@ -82,16 +90,20 @@ class ChatTest(OverflowCase):
         self.assertEqual(turn["reused_tokens"], first_cut - 1)
         self.assertEqual(self.run_json("describe", "long")["num_dropped"], 0)
 
+
+class ChatTest(OverflowCase):
     def test_it_is_said_once_a_turn_on_stderr(self):
-        chat = ("chat", "-c", "skerry", "--max-tokens", 60, "--window", WINDOW)
+        command = ("chat", "-c", "skerry", "--max-tokens", 60, "--window", WINDOW)
         stdin = "\n".join(QUESTIONS) + "\n"
-        done = self.run_ok(*chat, "--name", "a", "--keep-first", 7, stdin=stdin)
+        done = self.run_ok(*command, "--name", "a", "--keep-first", 7, stdin=stdin)
         said = [line for line in done.err.splitlines() if "outgrown" in line]
         self.assertGreaterEqual(len(said), 2)
         self.assertIn("the conversation has outgrown its window of 256 tokens: the oldest 128 "
                       "after the first 7 are no longer attended to", said)
         self.assertNotIn("outgrown", done.out)
-        self.assertEqual(self.run_ok(*chat, "--name", "b", "-q", stdin=stdin).err, "")
+        stdin = "\n".join(QUESTIONS[:3]) + "\n"  # Enough to outgrow it once.
+        self.assertEqual(self.run_ok(*command, "--name", "b", "-q", stdin=stdin).err, "")
+        self.assertGreater(self.run_json("describe", "b")["num_dropped"], 0)
 
     def test_what_fits_loses_nothing(self):
         done = self.run_ok("chat", "-c", "skerry", "--max-tokens", 12, stdin="Who?\nWhen?\n")
