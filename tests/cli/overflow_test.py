@@ -38,7 +38,7 @@ class OverflowCase(SharedStoreCase):
 class LongChatTest(OverflowCase):
     """The store has `long` as well: a chat in one process that has outgrown its window."""
 
-    turns = None  # Of that chat.
+    turns = None  # The turns of that chat; `fill` sets them.
 
     @staticmethod
     def fill(case):
