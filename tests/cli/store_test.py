@@ -10,40 +10,27 @@ import os
 import pathlib
 import pty
 import random
-import shutil
 import struct
 import subprocess
-import tempfile
 import termios
 import time
 
 import cli_case
 from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, NO_TEXT, OTHER_MODEL,
-                      READ_ONLY, USAGE, another_model)
+                      READ_ONLY, SharedStoreCase, USAGE, another_model)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
 HARBOUR = "Nine boats have room in the harbour of Skerry. Its master is called Tom. "
 
 
-class StoreCase(CliCase):
+class StoreCase(SharedStoreCase):
     """`self.store` has two contexts: lighthouse and harbour."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="attndb-cli-shared-"))
-        case = CliCase()
-        case.store = cls.shared / "store"
+    @staticmethod
+    def fill(case):
         case.run_ok("import", "-", "--name", "lighthouse", stdin=LIGHTHOUSE * 3)
         case.run_ok("import", "-", "--name", "harbour", "--raw", stdin=HARBOUR * 3)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.shared, ignore_errors=True)
-
-    def setUp(self):
-        super().setUp()
-        shutil.copytree(self.shared / "store", self.store)
 
     def names(self, *args):
         return [context["name"] for context in self.run_json("ls", *args)["contexts"]]
@@ -511,11 +498,11 @@ class ImportTest(StoreCase):
                          ["it is a PDF document", "it is a PNG image"])
 
     def test_a_text_is_split_at_its_headings(self):
-        sections = [f"# Harbour {i}\n\n" + f"Boat {i} lies in harbour {i}, says its master. " * 12 +
+        sections = [f"# Harbour {i}\n\n" + f"Boat {i} lies in harbour {i}, says its master. " * 6 +
                     "\n\n" for i in range(1, 6)]
         sections[3] += "The spare key of the boat house hangs behind the red door.\n"
         path = self.write("harbours.md", "".join(sections))
-        command = ("import", path, "--split", "--part-tokens", 300, "--raw")
+        command = ("import", path, "--split", "--part-tokens", 150, "--raw")
         would = self.run_json(*command, "--dry-run")["imports"]
         done = self.run_ok(*command)
         parts = [name for name in self.names() if name.startswith("harbours")]
@@ -527,7 +514,7 @@ class ImportTest(StoreCase):
         for text in texts:
             self.assertTrue(text.startswith("# Harbour "), text)
         for context in self.run_json("ls", "harbours.*")["contexts"]:
-            self.assertLessEqual(context["num_tokens"], 300)
+            self.assertLessEqual(context["num_tokens"], 150)
         again = self.run_json(*command)["imports"]
         self.assertEqual([one["already_imported"] for one in again], [True] * len(parts))
         # Each part is found by itself.
@@ -583,7 +570,7 @@ class ImportTest(StoreCase):
         self.assertIn("good", self.names())
 
     def test_a_dry_run_says_what_it_would_take(self):
-        text = "The ferry leaves at nine. " * 60
+        text = "The ferry leaves at nine. " * 30
         would = self.run_json("import", "-", "--name", "ferry", "--dry-run", "--raw", stdin=text)
         self.assertEqual(would["reused_tokens"], 0)
         self.assertEqual(self.names(), ["lighthouse", "harbour"])
