@@ -3,7 +3,8 @@
 //
 //   query.heads = {{8, 4}, {11, 0}};                       // which heads retrieve: see below
 //   query.q = {q_of_8_4, q_of_11_0};                       // of the question, run by itself
-//   for (const Passage& passage : db.Find(spec, query)->passages) ...
+//   ATTNDB_ASSIGN_OR_RETURN(const FindResult found, db.Find(spec, query));
+//   for (const Passage& passage : found.passages) ...
 //
 // Passage: passage_tokens stored tokens of one segment; the next passage begins half as many
 //          further. Where passages overlap only the best is reported. What several contexts share

@@ -38,6 +38,8 @@ class [[nodiscard]] Result {
   T& operator*() & { return Checked(); }
   T operator*() && { return std::move(Checked()); }
   const T& operator*() const& { return value(); }
+  // The value stays in the Result: name it before a loop. `for (x : db.Find(..)->passages)` reads a
+  // list that is gone.
   T* operator->() { return &Checked(); }
   const T* operator->() const { return &value(); }
 
