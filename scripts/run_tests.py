@@ -139,10 +139,9 @@ class Preset:
         except subprocess.CalledProcessError as error:
             self.red["ctest"] = f"lists no tests: {error.stderr.strip()}"
             return
-        if self.name in HALVED:
-            self._leave_half()
+        drawn = self._draw() if self.name in HALVED else None
         with minutes.step(f"tests: {self.name}") as record:
-            results, closing, status = self._ctest(self.jobs)
+            results, closing, status = self._ctest(self.jobs, drawn)
             record["programs"] = self.seconds
         failures = {name: result for name, result in results.items() if result.failed}
         if closing is None:
@@ -156,18 +155,21 @@ class Preset:
             with minutes.step("tests: again"):
                 self._judge(failures)
 
-    def _leave_half(self):
+    def _draw(self):
+        """The tests that run, without those that the seed leaves out."""
         seed = os.environ.get("ATTNDB_SEED") or random.randrange(1, 2**31)
         left = undrawn(self.entries, seed)
         if left:
             print(f"{self.name}: ATTNDB_SEED={seed} leaves out {' '.join(left)}", flush=True)
-            self.options += ["-E", "^(" + "|".join(left) + ")$"]
+        return [name for name in self.entries if name not in left]
 
-    def _ctest(self, jobs, names=None):
+    def _ctest(self, jobs, names=None, again=False):
         """(results by name, the closing line's match or None, exit status)."""
         command = ["ctest", *self.options, "-j", str(jobs)]
-        if names is not None:  # -FS: the set-ups of fixtures ran before.
-            command += ["-FS", ".*", "-R", "^(" + "|".join(map(re.escape, names)) + ")$"]
+        if names is not None:  # Not -E: it would replace the names that the preset excludes.
+            command += ["-R", "^(" + "|".join(map(re.escape, names)) + ")$"]
+        if again:  # The set-ups of fixtures ran before.
+            command += ["-FS", ".*"]
         results, reader = {}, ctest_output.Reader(self.entries)
 
         def lines(stream):
@@ -190,7 +192,7 @@ class Preset:
             self._judge_one(name, failures[name])
         waiting = self._not_blocked(waiting)
         if waiting:  # Their fixture passed when it was run again: this is their first run.
-            results = self._ctest(self.jobs, list(waiting))[0]
+            results = self._ctest(self.jobs, list(waiting), again=True)[0]
             for name in waiting.keys() - results.keys():
                 self._fail(name, waiting[name], "could not be run")
             self._judge({name: result for name, result in results.items() if result.failed})
@@ -225,7 +227,7 @@ class Preset:
         log = self._keep(name, failure, FIRST)
         print(f"\n{self.name}: {name} failed ({failure.words()}): it is run once more, alone",
               flush=True)
-        second = self._ctest(1, [name])[0].get(name)
+        second = self._ctest(1, [name], again=True)[0].get(name)
         if second is None or second.state == "skipped":
             self._fail(name, failure, f"{failure.words()}; could not be run again")
         elif second.failed:
