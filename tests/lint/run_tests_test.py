@@ -29,7 +29,9 @@ PRESETS = {
                           "binaryDir": "${sourceDir}/build/" + name}
                          for name in ("asan", "release")],
     "testPresets": [{"name": name, "configurePreset": name, "output": {"outputOnFailure": True},
-                     "execution": {"noTestsAction": "error"}} for name in ("asan", "release")],
+                     "execution": {"noTestsAction": "error"},
+                     "filter": {"exclude": {"name": f"^not_in_{name}$"}}}
+                    for name in ("asan", "release")],
 }
 # Takes the next action of its plan; without one it passes.
 SCRIPT = """\
@@ -208,17 +210,18 @@ class RunTestsTest(unittest.TestCase):
         for preset in ("asan", "release"):
             self.list_tests(preset, "".join(
                 f'add_test({name} "{sys.executable}" -B "{self.root}/run.py" {preset} {name})\n'
-                for name in shards))
+                for name in [*shards, "not_in_asan", "not_in_release"]))
         drawn = set()
         for seed in (1, 1, 2, 3):
             (self.root / "ran").unlink(missing_ok=True)
             ran, output, last = self.run_tests(0, ATTNDB_SEED=str(seed))
-            self.assertEqual(sorted(ran), sorted([*NAMES, *shards]))
+            self.assertEqual(sorted(ran), sorted([*NAMES, *shards, "not_in_asan"]))
             self.assertIn(f"asan: ATTNDB_SEED={seed} leaves out large_", output)
-            self.assertIn(f"0 tests failed out of {TOTAL + 5 + 3}\n", last)
+            self.assertIn(f"0 tests failed out of {TOTAL + 6 + 4}\n", last)
             lines = (self.root / "ran").read_text().splitlines()
             of_asan = [line.split()[1] for line in lines if line.startswith("asan ")]
             self.assertLess(set(NAMES), set(of_asan))
+            self.assertNotIn("not_in_asan", of_asan)
             drawn.add((seed, *sorted(set(of_asan) & set(shards))))
         self.assertEqual(len(drawn), 3)
 
