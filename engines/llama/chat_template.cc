@@ -2,6 +2,8 @@
 
 #include <llama.h>
 
+#include <cstdio>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -19,6 +21,33 @@ std::string Placeholder(size_t idx) {
   return std::string(kPlaceholder) + std::to_string(idx) + "end";
 }
 
+void AppendJsonString(std::string_view text, std::string* json) {
+  *json += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') *json += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
+      *json += escape;
+    } else {
+      *json += c;
+    }
+  }
+  *json += '"';
+}
+
+std::string MessagesJson(std::span<const ChatMessage> messages) {
+  std::string json = "[";
+  for (const ChatMessage& message : messages) {
+    json += json.size() == 1 ? R"({"role":)" : R"(,{"role":)";
+    AppendJsonString(message.role, &json);
+    json += R"(,"content":)";
+    AppendJsonString(message.content, &json);
+    json += '}';
+  }
+  return json + ']';
+}
+
 Status NotOnce(std::string_view role) {
   return Status::Unsupported("the model's chat template does not show the '" + std::string(role) +
                              "' message exactly once");
@@ -31,23 +60,28 @@ std::string TemplateOfFile(const std::string& path) {
   if (!file.ok()) return "";
   const std::optional<std::string> source = file->Text("tokenizer.chat_template");
   if (!source) return "none";
-  return ChatTemplate(*source).DocumentParts("", "x").ok() ? "known" : "unknown";
+  return ChatTemplate({.source = *source, .bos = "", .eos = ""}).DocumentParts("", "x").ok()
+             ? "known"
+             : "unknown";
 }
 
-ChatTemplate::ChatTemplate(std::string source) : source_(std::move(source)) {}
+ChatTemplate::ChatTemplate(TemplateText text, AddedTokens added)
+    : text_(std::move(text)),
+      added_(added),
+      renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)) {}
 
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
                                         bool add_assistant) const {
-  if (source_.empty()) return Status::Unsupported("the model file has no chat template");
+  if (text_.source.empty()) return Status::Unsupported("the model file has no chat template");
   std::vector<llama_chat_message> chat;
-  size_t bytes = source_.size();
+  size_t bytes = text_.source.size();
   for (const ChatMessage& message : messages) {
     chat.push_back({message.role.c_str(), message.content.c_str()});
     bytes += message.role.size() + 2 * message.content.size();
   }
   std::string text(bytes, '\0');
   const auto apply = [&] {
-    return llama_chat_apply_template(source_.c_str(), chat.data(), chat.size(), add_assistant,
+    return llama_chat_apply_template(text_.source.c_str(), chat.data(), chat.size(), add_assistant,
                                      text.data(), static_cast<int32_t>(text.size()));
   };
   int32_t length = apply();
@@ -55,8 +89,20 @@ Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
     text.resize(static_cast<size_t>(length));
     length = apply();
   }
-  if (length < 0) return Status::Unsupported("llama.cpp does not know the model's chat template");
+  if (length < 0) return Render(messages, add_assistant);
   text.resize(static_cast<size_t>(length));
+  return text;
+}
+
+Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
+                                         bool add_assistant) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::string text,
+                          renderer_->Render({.messages = MessagesJson(messages),
+                                             .add_generation_prompt = add_assistant,
+                                             .variables = {},
+                                             .now = std::time(nullptr)}));
+  if (added_.bos && text.starts_with(text_.bos)) text.erase(0, text_.bos.size());
+  if (added_.eos && text.ends_with(text_.eos)) text.resize(text.size() - text_.eos.size());
   return text;
 }
 
@@ -66,7 +112,11 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
   for (size_t i = 0; i < roles.size(); ++i) {
     messages.push_back({std::string(roles[i]), Placeholder(i)});
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, Apply(messages, /*add_assistant=*/true));
+  Result<std::string> applied = Apply(messages, /*add_assistant=*/true);
+  if (applied.status().code() == StatusCode::kInvalidArgument) {  // Not what a user wrote.
+    return Status::Unsupported(applied.status().message());
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const std::string text, std::move(applied));
   std::vector<std::string> markup;
   size_t begin = 0;
   for (size_t i = 0; i < roles.size(); ++i) {
@@ -84,7 +134,7 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
 
 Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system,
                                                 std::string_view document) const {
-  if (source_.empty()) {
+  if (text_.source.empty()) {
     if (system.empty()) return PromptParts{{"", document}};
     return PromptParts{{"", system}, {"\n", document}};
   }
@@ -105,14 +155,14 @@ Result<PromptParts> ChatTemplate::QuestionParts(std::string_view question) const
 }
 
 Result<PromptParts> ChatTemplate::ReplyParts() const {
-  if (source_.empty()) return PromptParts();
+  if (text_.source.empty()) return PromptParts();
   const std::string_view roles[] = {"user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
   return PromptParts{{markup[1], ""}};
 }
 
 Result<PromptParts> ChatTemplate::NextTurnParts(std::string_view message) const {
-  if (source_.empty()) return PromptParts{{"\n", message}};
+  if (text_.source.empty()) return PromptParts{{"\n", message}};
   const std::string_view roles[] = {"user", "assistant", "user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
   return PromptParts{{markup[2], message}, {markup[3], ""}};
@@ -121,7 +171,7 @@ Result<PromptParts> ChatTemplate::NextTurnParts(std::string_view message) const 
 Result<PromptParts> ChatTemplate::ConversationParts(std::span<const ChatMessage> messages,
                                                     size_t first) const {
   std::vector<std::string> markup;
-  if (source_.empty()) {
+  if (text_.source.empty()) {
     markup.assign(messages.size() + 1, "\n");
     markup.front().clear();
     markup.back().clear();

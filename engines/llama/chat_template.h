@@ -1,33 +1,44 @@
 // The model's chat template, cut into the texts around the contents: control tokens are found in
 // the template's own texts and never in a content.
 //
-// The template is rendered by llama.cpp (llama_chat_apply_template, which knows the common ones)
-// with placeholders for the contents.
+// The template is rendered with placeholders for the contents: by llama.cpp's own forms of the
+// common templates (llama_chat_apply_template), and where it has none, as Jinja
+// (chat/chat_renderer.h).
 //
-// Threads: thread-safe after Make.
+// Threads: thread-safe.
 // Without a template, texts are used bare, a line each.
-// Errors:  kUnsupported (a template that llama.cpp does not know, or that changes contents).
+// Errors:  kUnsupported: a template that changes contents, or one that llama.cpp has no form of
+//          where there is no Jinja; those of ChatRenderer.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attndb/result.h"
+#include "engines/llama/chat/chat_input.h"
+#include "engines/llama/chat/chat_renderer.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::llama {
 
-// Whether llama.cpp can apply the chat template of a model file: "known", "unknown", "none", or ""
-// if the file can't be read.
+// Whether the chat template of a model file can be applied: "known", "unknown", "none", or "" if
+// the file can't be read.
 std::string TemplateOfFile(const std::string& path);
+
+// Which tokens the tokenizer adds around a text. What a template writes of these is left out.
+struct AddedTokens {
+  bool bos = false;
+  bool eos = false;
+};
 
 class ChatTemplate {
  public:
-  // `source`: the template of the GGUF; empty = none.
-  explicit ChatTemplate(std::string source);
+  // `text`: the template of the GGUF; an empty source: none.
+  explicit ChatTemplate(TemplateText text, AddedTokens added = {});
 
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
@@ -43,7 +54,12 @@ class ChatTemplate {
   // The texts around the contents of `messages`, one more than there are messages.
   Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
 
-  std::string source_;
+  // By Jinja.
+  Result<std::string> Render(std::span<const ChatMessage> messages, bool add_assistant) const;
+
+  const TemplateText text_;
+  const AddedTokens added_;
+  const std::unique_ptr<ChatRenderer> renderer_;
 };
 
 }  // namespace attndb::llama

@@ -61,6 +61,13 @@ void SetRopeScaling(const RopeScaling& scaling, llama_context_params* params) {
   params->rope_freq_scale = 1.0f / scaling.factor;
 }
 
+// A control token's own text, as a template writes it; empty for no token.
+std::string TokenText(const llama_vocab* vocab, llama_token token) {
+  if (token == LLAMA_TOKEN_NULL) return "";
+  const char* text = llama_vocab_get_text(vocab, token);
+  return text == nullptr ? "" : text;
+}
+
 std::string MetaValue(const llama_model* model, const char* key) {
   std::string value(256, '\0');
   const int length = llama_model_meta_val_str(model, key, value.data(), value.size());
@@ -144,8 +151,13 @@ void LlamaEngine::Impl::ReadInfo() {
   char description[128] = "";
   llama_model_desc(model, description, sizeof(description));
   const char* chat_template = llama_model_chat_template(model, nullptr);
-  tokenizer.emplace(llama_model_get_vocab(model));
-  chat.emplace(chat_template == nullptr ? "" : chat_template);
+  const llama_vocab* vocab = llama_model_get_vocab(model);
+  tokenizer.emplace(vocab);
+  chat.emplace(
+      TemplateText{.source = chat_template == nullptr ? "" : chat_template,
+                   .bos = TokenText(vocab, llama_vocab_bos(vocab)),
+                   .eos = TokenText(vocab, llama_vocab_eos(vocab))},
+      AddedTokens{.bos = llama_vocab_get_add_bos(vocab), .eos = llama_vocab_get_add_eos(vocab)});
   info.name = MetaValue(model, "general.name");
   info.architecture = MetaValue(model, "general.architecture");
   info.description = description;

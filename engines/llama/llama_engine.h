@@ -117,7 +117,7 @@ struct ModelInfo {
   // factor times unscaled_context. 0: the file does not say.
   uint64_t max_context = 0;
   bool has_chat_template = false;
-  bool knows_chat_template = false;  // Whether llama.cpp can apply it.
+  bool knows_chat_template = false;  // Whether it can be applied.
   bool has_tokenizer = false;
   // Channels of the embeddings that the model makes of texts; 0: it makes none.
   uint32_t embedding_size = 0;

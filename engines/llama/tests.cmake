@@ -64,3 +64,14 @@ attndb_add_test(llama_damage_test
 # Starts children before any thread of llama.cpp, so it is a program of its own.
 attndb_add_test(llama_self_check_test
   SOURCES self_check_test.cc LIBS attndb_llama_testing llama LABELS engine)
+# Chat templates. Some tests use the program attndb-chat, and one links what it links.
+if(TARGET attndb_chat_program)
+  attndb_add_test(llama_chat_test
+    SOURCES chat/chat_clock.cc chat/chat_frames_test.cc chat/chat_renderer_test.cc
+            chat/jinja_template.cc chat/jinja_template_test.cc
+    LIBS attndb_llama_static llama ${LLAMA_COMMON_LIBRARY} nlohmann_json::nlohmann_json
+    LABELS engine)
+  target_include_directories(llama_chat_test SYSTEM PRIVATE ${LLAMA_COMMON_INCLUDE_DIR})
+  target_link_options(llama_chat_test PRIVATE -Wl,--wrap=time)
+  add_dependencies(llama_chat_test attndb_chat_program)
+endif()

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "attndb/db.h"
+#include "engines/llama/chat/chat_renderer.h"
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/gguf_test_util.h"
 #include "engines/llama/prompt_layout.h"
@@ -308,14 +309,40 @@ TEST_F(TextJoinTest, MarksOfTheTemplateThatAreWordsAreKnownByTheStoredLayout) {
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("is a dialogue")));
 }
 
-TEST_F(TextJoinTest, AnUnknownTemplateIsRefusedWithTheWayOut) {
+// A model whose file has this chat template.
+Result<LlamaEngine> EngineWithTemplate(const test::TempDir& folder, const std::string& source) {
   GgufParts parts = GgufParts::Of(*GgufFile::Open(TinyModel("llama_space")));
-  parts.Set("tokenizer.chat_template", GgufText("{{ nobody.knows(this) }}"));
-  const test::TempDir folder = test::TempDir::InMemory();
-  const std::string path = folder.File("unknown.gguf");
+  parts.Set("tokenizer.chat_template", GgufText(source));
+  const std::string path = folder.File("template.gguf");
   std::ofstream(path, std::ios::binary) << parts.Bytes();
+  return LlamaEngine::Open(path, TinyOptions(HookVariant::kRewrite));
+}
+
+TEST_F(TextJoinTest, ATemplateThatLlamaCppHasNoFormOfIsRenderedAsJinja) {
+  if (FindChatProgram().empty()) GTEST_SKIP() << "built on a llama.cpp without `common`";
+  const test::TempDir folder = test::TempDir::InMemory();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const LlamaEngine engine,
+      EngineWithTemplate(folder,
+                         "{{ bos_token }}{% for m in messages %}({{ m.role }}) {{ m.content }}\n"
+                         "{% endfor %}{% if add_generation_prompt %}(assistant){% endif %}"));
+  EXPECT_TRUE(engine.info().knows_chat_template);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText document,
+                              DocumentText(engine, false, "Be brief", "The light"));
+  const auto shown = [&](const std::vector<TokenId>& tokens) {
+    return *engine.Detokenize(tokens, /*render_special=*/true);
+  };
+  EXPECT_EQ(shown(document.tokens), "<s>(system) Be brief\n(user) The light");
+  EXPECT_EQ(document.text.form, TextForm::kDocument);
+  const StoredContext stored = {document.tokens, document.text, PromptLayout::kDocument};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText asked, QuestionBehind(engine, stored, "Why"));
+  EXPECT_EQ(shown(asked.tokens), "<s>(system) Be brief\n(user) The light\n\nWhy\n(assistant)");
+}
+
+TEST_F(TextJoinTest, AnUnknownTemplateIsRefusedWithTheWayOut) {
+  const test::TempDir folder = test::TempDir::InMemory();
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine,
-                              LlamaEngine::Open(path, TinyOptions(HookVariant::kRewrite)));
+                              EngineWithTemplate(folder, "{{ nobody.knows(this) }}"));
   EXPECT_TRUE(engine.info().has_chat_template);
   EXPECT_FALSE(engine.info().knows_chat_template);
   EXPECT_THAT(DocumentText(engine, false, "", "The light"),
