@@ -12,6 +12,17 @@ elseif(NOT llama_FOUND)
 .deps/llama; or do without, by -DATTNDB_BUILD_LLAMA=OFF")
 endif()
 
+# llama.cpp's `common`, which renders chat templates. llama.cpp does not install it;
+# engines/llama/chat/llama_common builds it into the same folder. Without it, only the templates that
+# libllama knows can be applied.
+if(llama_FOUND)
+  find_library(LLAMA_COMMON_LIBRARY llama-common HINTS ${LLAMA_LIB_DIR} NO_DEFAULT_PATH)
+  find_path(LLAMA_COMMON_INCLUDE_DIR llama-common/chat.h HINTS ${LLAMA_INCLUDE_DIR} NO_DEFAULT_PATH)
+  if(NOT LLAMA_COMMON_LIBRARY)
+    message(STATUS "chat templates in Jinja: no; no libllama-common.a in ${LLAMA_LIB_DIR}")
+  endif()
+endif()
+
 # One that its compiler got wrong ends every process that runs a model, on a CPU with AMX. An error,
 # because a pip that succeeds shows no warning.
 option(ATTNDB_CHECK_AMX "Refuse a llama.cpp whose AMX code is wrong; OFF: only warn" ON)
