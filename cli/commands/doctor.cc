@@ -199,7 +199,7 @@ void ReportForward(const EngineReport& engine, Report* report) {
 
 std::string TemplateText(const std::string& chat_template) {
   if (chat_template == "none") return ", no chat template";
-  if (chat_template == "unknown") return ", a chat template that llama.cpp does not know: --raw";
+  if (chat_template == "unknown") return ", a chat template that can't be applied: --raw";
   return "";
 }
 
@@ -209,8 +209,7 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   report->Add(engine.name, engine.system);
   ReportForward(engine, report);
   if (!engine.models.empty()) {
-    report->Add("chat templates",
-                "llama.cpp's form of those that it knows; no default system message of the file");
+    report->Add("chat templates", "llama.cpp's form of those that it knows, and Jinja for others");
   }
   Json models = Json::array();
   for (const FoundModel& model : engine.models) {
@@ -229,7 +228,7 @@ void ReportEngine(const EngineReport& engine, Report* report) {
 void ReportPrograms(Report* report) {
   report->Section("programs");
   Json json = Json::object();
-  for (const char* name : {kServerProgram, kSimulateProgram}) {
+  for (const char* name : {kServerProgram, kSimulateProgram, kChatProgram}) {
     const std::optional<std::string> path = ProgramBeside(name);
     json[name] = path ? Json(*path) : Json();
     report->Add(name, path.value_or("not built, or it can't be run"));

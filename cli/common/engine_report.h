@@ -15,7 +15,7 @@ struct FoundModel {
   std::string name;  // What --model takes.
   std::string path;
   uint64_t file_bytes = 0;
-  // Whether llama.cpp can apply its chat template: "known", "unknown", "none", or "" if the file
+  // Whether its chat template can be applied: "known", "unknown", "none", or "" if the file
   // can't be read.
   std::string chat_template;
 };

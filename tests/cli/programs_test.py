@@ -87,7 +87,8 @@ class ProgramsTest(CliCase):
             self.assertEqual(programs[program], str(beside(program)))
         self.alone()
         programs = self.run_json("doctor", "--fast")["programs"]
-        self.assertEqual(programs, {"attndb-server": None, "attndb-simulate": None})
+        self.assertEqual(programs, {"attndb-chat": None, "attndb-server": None,
+                                    "attndb-simulate": None})
         self.assertIn("not built", self.run_ok("doctor", "--fast").out)
 
     def test_a_link_to_attndb_finds_what_lies_beside_the_file(self):
