@@ -36,7 +36,7 @@ constexpr size_t kMaxErrorBytes = 1024;
 constexpr std::string_view kBody =
     R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
     R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":[7,0],)"
-    R"("model":"m","max_tokens":16,"max_completion_tokens":17,"stop":["a","b"],)"
+    R"("model":"m","max_tokens":16,"max_completion_tokens":17,"n_predict":18,"stop":["a","b"],)"
     R"("temperature":0.5,"top_p":0.9,"min_p":0.1,"top_k":40,"repeat_penalty":1.1,)"
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"

@@ -127,8 +127,9 @@ Status ReadStop(const Json& body, std::vector<std::string>* stop) {
   return Status::Ok();
 }
 
+// The last of these fields that a request has counts: llama.cpp's server prefers its own name, too.
 Status ReadMaxTokens(const Json& body, TextRequest* request) {
-  for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* const field : {"max_tokens", "max_completion_tokens", "n_predict"}) {
     ATTNDB_ASSIGN_OR_RETURN(const auto value, ReadInteger(body, field, -1, INT32_MAX));
     if (!value) continue;
     request->fills_window = *value < 0;

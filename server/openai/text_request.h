@@ -35,7 +35,8 @@ struct TextRequest {
   std::vector<TokenId> prompt_tokens;  // Ids from 0 on, of any vocabulary.
   // 0: the prompt is read and stored, and no reply begins. None: it does not say.
   std::optional<uint32_t> max_tokens;
-  bool fills_window = false;  // "max_tokens" -1: the reply may go on until the window is full.
+  // "max_tokens" (or "n_predict") is -1: the reply may go on until the window is full.
+  bool fills_window = false;
   std::vector<std::string> stop;
   llama::SamplerOptions sampler = kDefaultSampler;
   bool has_seed = false;  // False: sampler.seed is any.

@@ -72,6 +72,7 @@ TEST(TextRequestTest, WhatIsNotSaidHasItsDefault) {
 TEST(TextRequestTest, NullIsNotSaid) {
   for (const char* const field : {"max_tokens",
                                   "max_completion_tokens",
+                                  "n_predict",
                                   "stop",
                                   "temperature",
                                   "top_p",
@@ -153,7 +154,7 @@ TEST(TextRequestTest, NumbersBeyondTheirBoundsAreRefused) {
   for (const char* const value : {"-2147483649", "1048577", "1.5", "18446744073709551615"}) {
     ExpectRefused("top_k", value);
   }
-  for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* const field : {"max_tokens", "max_completion_tokens", "n_predict"}) {
     for (const char* const value :
          {"-2", "-2.0", "2147483648", "2147483648.0", "1.5", "1e300", "18446744073709551615"}) {
       ExpectRefused(field, value);
@@ -164,7 +165,7 @@ TEST(TextRequestTest, NumbersBeyondTheirBoundsAreRefused) {
 TEST(TextRequestTest, ValuesOfOtherTypesAreRefused) {
   for (const char* const field :
        {"temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty",
-        "top_k", "seed", "max_tokens", "max_completion_tokens"}) {
+        "top_k", "seed", "max_tokens", "max_completion_tokens", "n_predict"}) {
     for (const char* const value : {R"("1")", "true", "[1]", "{}"}) ExpectRefused(field, value);
   }
   for (const char* const value : {"1", R"("true")", "[]"}) ExpectRefused("stream", value);
@@ -222,13 +223,26 @@ TEST(TextRequestTest, TheNewNameOfMaxTokensPrevails) {
   EXPECT_EQ(limited.max_tokens, 7u);
 }
 
+TEST(TextRequestTest, TheNameThatLlamaCppGivesMaxTokensPrevailsOverAll) {
+  EXPECT_EQ(Chat(R"("n_predict":5)")->max_tokens, 5u);
+  EXPECT_EQ(Completion(R"("n_predict":5)")->max_tokens, 5u);
+  EXPECT_EQ(Chat(R"("n_predict":7,"max_completion_tokens":6,"max_tokens":5)")->max_tokens, 7u);
+  EXPECT_EQ(Chat(R"("n_predict":null,"max_tokens":5)")->max_tokens, 5u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest fills, Chat(R"("n_predict":-1,"max_tokens":5)"));
+  EXPECT_TRUE(fills.fills_window);
+  EXPECT_EQ(fills.max_tokens, std::nullopt);
+}
+
 TEST(TextRequestTest, NoReplyAndOneThatFillsTheWindowCanBeAskedFor) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest none, Chat(R"("max_tokens":0)"));
-  EXPECT_EQ(none.max_tokens, 0u);
-  EXPECT_FALSE(none.fills_window);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest full, Chat(R"("max_tokens":-1)"));
-  EXPECT_EQ(full.max_tokens, std::nullopt);
-  EXPECT_TRUE(full.fills_window);
+  for (const char* const field : {"max_tokens", "n_predict"}) {
+    const std::string name = "\"" + std::string(field) + "\":";
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest none, Chat(name + "0"));
+    EXPECT_EQ(none.max_tokens, 0u) << field;
+    EXPECT_FALSE(none.fills_window) << field;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest full, Chat(name + "-1"));
+    EXPECT_EQ(full.max_tokens, std::nullopt) << field;
+    EXPECT_TRUE(full.fills_window) << field;
+  }
 }
 
 TEST(TextRequestTest, ATopKBelowOneIsOff) {

@@ -383,6 +383,13 @@ class TestWindow:
         assert streamed.headers[DROPPED_HEADER] is None
         assert streamed.usage["dropped_tokens"] > 0
 
+    def test_llama_cpps_name_for_the_length_of_a_reply_prevails(self, narrow):
+        short = narrow.ask("Name a fish.", max_tokens=8, n_predict=3, ignore_eos=True)
+        assert short.usage["completion_tokens"] == 3
+        full = narrow.ask("Name a fish.", max_tokens=8, n_predict=-1, ignore_eos=True)
+        assert full.usage["total_tokens"] == WINDOW
+        assert full.finish == "length" and full.headers[DROPPED_HEADER] is None
+
     def test_who_stays_within_it_loses_nothing(self, narrow):
         assert narrow.ask("Name a fish.").headers[DROPPED_HEADER] is None
 

@@ -395,6 +395,7 @@ class TestWrongRequests:
         ("messages", [{"content": "no role"}]), ("messages", [{"role": 1, "content": ""}]),
         ("max_tokens", -2), ("max_tokens", 1.5), ("max_tokens", "4"), ("max_tokens", 2**63),
         ("max_tokens", 2**64), ("max_tokens", -2**63), ("max_completion_tokens", -2),
+        ("n_predict", -2), ("n_predict", "4"),
         ("temperature", "1"), ("temperature", [1]), ("temperature", 1e300), ("top_p", 2),
         ("top_p", -0.1), ("top_k", 2**31), ("top_k", 1.5), ("min_p", 3), ("seed", "one"),
         ("seed", 1.5), ("stop", 5), ("stop", [5]), ("stop", {"a": "b"}), ("stream", "yes"),
