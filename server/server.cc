@@ -413,20 +413,20 @@ void HttpServer::Dispatch(Call call) {
       request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   const std::string& path = request.path;
   if (path.starts_with(kContexts) && path.size() > kContexts.size()) {
+    call.route = "/attndb/v1/contexts/ID";
     if (method != "GET" && method != "DELETE" && method != "POST") {
       return Refuse(call, 405, std::string(method) + " is not for " + path,
                     {{"Allow", "GET, POST, DELETE"}});
     }
-    call.route = "/attndb/v1/contexts/ID";
     if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
     return;
   }
   const std::string_view trimmed = WithoutLastSlash(path);
   if (const std::optional<std::string> model = ModelOf(trimmed)) {
+    call.route = "/v1/models/ID";
     if (method != "GET") {
       return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", "GET"}});
     }
-    call.route = "/v1/models/ID";
     if (Admit(&call)) AnswerModel(&service_, std::move(call), *model);
     return;
   }
@@ -440,7 +440,10 @@ void HttpServer::Dispatch(Call call) {
     allowed += (allowed.empty() ? "" : ", ") + std::string(one.method);
     if (one.method == method) route = &one;
   }
-  if (call.route.empty()) return Refuse(call, 404, "there is no " + path);
+  if (call.route.empty()) {
+    call.lost_path = LoggedPath(hidden_paths_->Hide(path));
+    return Refuse(call, 404, "there is no " + path);
+  }
   if (route == nullptr) {
     return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", allowed}});
   }

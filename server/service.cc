@@ -66,6 +66,7 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
                        .request_id = call.id,
                        .method = call.method,
                        .route = call.route,
+                       .path = call.lost_path,
                        .tenant = call.rules.tenant,
                        .status = end.status,
                        .seconds = MonotonicSeconds() - call.received_seconds,

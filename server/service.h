@@ -35,6 +35,7 @@ struct Call {
   std::string method;
   std::shared_ptr<Responder> responder;
   std::string_view route;  // Its path, as metrics call it; empty: there is none such.
+  std::string lost_path;   // The path as the log has it, if no route has it; else empty.
   TenantRules rules;
   Admission::Place place;       // Held for as long as the call goes on.
   double received_seconds = 0;  // By MonotonicSeconds.

@@ -26,6 +26,7 @@ std::string JsonLine(const LoggedRequest& request) {
                {"method", request.method},           {"route", request.route},
                {"status", request.status},           {"tenant", request.tenant},
                {"ms", Milliseconds(request.seconds)}};
+  if (!request.path.empty()) json["path"] = request.path;
   if (request.num_prompt_tokens > 0) {
     json["prompt_tokens"] = request.num_prompt_tokens;
     json["cached_tokens"] = request.num_cached_tokens;
@@ -38,6 +39,7 @@ std::string JsonLine(const LoggedRequest& request) {
 std::string TextLine(const LoggedRequest& request) {
   std::string line = UtcText(request.time_us) + " ";
   line.append(request.method).append(" ");
+  if (!request.path.empty()) line.append(request.path).append(" ");
   line.append(request.route.empty() ? "(no route)" : request.route).append(" ");
   line += std::to_string(request.status) + " " + MillisecondsText(request.seconds);
   if (request.num_prompt_tokens > 0) {
@@ -50,7 +52,21 @@ std::string TextLine(const LoggedRequest& request) {
   return line + "\n";
 }
 
+// Whether a byte of a path stands for itself in a URL and in a line.
+bool IsPlain(char c) { return c > ' ' && c <= '~' && c != '%' && c != '"' && c != '\\'; }
+
 }  // namespace
+
+std::string LoggedPath(std::string_view path) {
+  std::string text;
+  for (const char c : path) {
+    char form[4] = {c};
+    if (!IsPlain(c)) std::snprintf(form, sizeof(form), "%%%02X", static_cast<unsigned char>(c));
+    if (text.size() + std::string_view(form).size() > kMaxLoggedPath) return text + "...";
+    text += form;
+  }
+  return text;
+}
 
 std::string UtcText(int64_t time_us) {
   const auto seconds = static_cast<std::time_t>(time_us / kMicros);

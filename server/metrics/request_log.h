@@ -1,5 +1,6 @@
 // A line for each request that was answered: who asked what, how it ended, how long it took. Never
-// a word of what was asked or said.
+// a word of what was asked or said. The path of a request stands there only if it has no route: a
+// path with a route may name a context.
 //
 //   kJson  {"time": "2026-11-27T07:36:56.123Z", "request_id": "5f0c", "method": "POST", ...}
 //   kText  2026-11-27T07:36:56.123Z POST /v1/chat/completions 200 812 ms ...
@@ -8,6 +9,7 @@
 #ifndef ATTNDB_SERVER_METRICS_REQUEST_LOG_H_
 #define ATTNDB_SERVER_METRICS_REQUEST_LOG_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -23,6 +25,7 @@ struct LoggedRequest {
   std::string_view request_id;
   std::string_view method;
   std::string_view route;  // As metrics call it; empty: there is none such.
+  std::string_view path;   // By LoggedPath, of a request without a route; else empty.
   std::string_view tenant;
   int status = 0;
   double seconds = 0;  // From its last byte to the end of its answer.
@@ -32,6 +35,11 @@ struct LoggedRequest {
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
 };
+
+// Returns a path as a URL has it, in visible ASCII without quotes, so that no client breaks a line
+// or hides in one. A path that takes more than kMaxLoggedPath bytes ends there, with "...".
+inline constexpr size_t kMaxLoggedPath = 128;
+std::string LoggedPath(std::string_view path);
 
 // With its line end. Empty: kOff.
 std::string LogLine(LogFormat format, const LoggedRequest& request);

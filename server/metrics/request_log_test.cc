@@ -61,11 +61,38 @@ TEST(RequestLogTest, TextIsForPeople) {
   EXPECT_EQ(LogLine(LogFormat::kText, Chat()),
             "2026-11-27T07:36:56.123Z POST /v1/chat/completions 200 812 ms, 40 tokens (30 cached), "
             "8 in the reply, the first after 250 ms, default, 5f0c\n");
+}
+
+TEST(RequestLogTest, ARequestWithoutARouteIsNamedByItsPath) {
   LoggedRequest lost = Health();
   lost.route = "";
   lost.status = 404;
   EXPECT_EQ(LogLine(LogFormat::kText, lost),
             "2026-11-27T07:36:56.123Z GET (no route) 404 0.1 ms, default, 5f0c\n");
+  lost.path = "/props";
+  EXPECT_EQ(LogLine(LogFormat::kText, lost),
+            "2026-11-27T07:36:56.123Z GET /props (no route) 404 0.1 ms, default, 5f0c\n");
+  EXPECT_EQ(LogLine(LogFormat::kJson, lost),
+            R"({"time":"2026-11-27T07:36:56.123Z","request_id":"5f0c","method":"GET",)"
+            R"("route":"","status":404,"tenant":"default","ms":0.123,"path":"/props"})"
+            "\n");
+}
+
+TEST(RequestLogTest, APathIsOneWordOfVisibleAscii) {
+  EXPECT_EQ(LoggedPath("/v1/props~a?b=c"), "/v1/props~a?b=c");
+  EXPECT_EQ(LoggedPath("/a b\tc\r\nGET /x 200"), "/a%20b%09c%0D%0AGET%20/x%20200");
+  EXPECT_EQ(LoggedPath("/50%\"\\"), "/50%25%22%5C");
+  EXPECT_EQ(LoggedPath("/\xC3\xA4\xFF\x1B[2J\x7F"), "/%C3%A4%FF%1B[2J%7F");
+  EXPECT_EQ(LoggedPath(std::string_view("/\0", 2)), "/%00");
+  EXPECT_EQ(LoggedPath(""), "");
+}
+
+TEST(RequestLogTest, ALongPathEndsBehindAWholeCharacter) {
+  const std::string most = "/" + std::string(kMaxLoggedPath - 1, 'x');
+  EXPECT_EQ(LoggedPath(most), most);
+  EXPECT_EQ(LoggedPath(most + "x"), most + "...");
+  EXPECT_EQ(LoggedPath(std::string(16384, ' ')).size(), kMaxLoggedPath / 3 * 3 + 3);
+  EXPECT_EQ(LoggedPath(most.substr(2) + " "), most.substr(2) + "...");
 }
 
 TEST(RequestLogTest, OffIsSilent) { EXPECT_EQ(LogLine(LogFormat::kOff, Chat()), ""); }

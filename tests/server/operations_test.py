@@ -51,7 +51,7 @@ class TestLog:
     def test_every_way_to_end_has_a_line(self, folder):
         with Server(folder / "store", "--log", "json") as server:
             server.request("GET", "/health")
-            server.request("GET", f"/{SECRET}")
+            server.request("GET", "/props")
             server.request("POST", CHAT, f'{{"messages": "{SECRET}"}}')
             with server.stream(HI["messages"], max_tokens=4000) as stream:
                 next(stream.pieces())
@@ -59,6 +59,24 @@ class TestLog:
             assert [(line["route"], line["status"]) for line in logged] == [
                 ("/health", 200), ("", 404), (CHAT, 400), (CHAT, 499)]
             assert len({line["request_id"] for line in logged}) == 4
+            assert SECRET not in server.said()
+
+    def test_a_path_without_a_route_is_named(self, folder):
+        store = folder / "store"
+        with Server(store, "--log", "json") as server:
+            paths = {"/props?key=zanzibar": "/props", "/a%20b%0aGET%20/x": "/a%20b%0AGET%20/x",
+                     "/%C3%A4%ff": "/%C3%A4%FF", "/" + "x" * 5000: "/" + "x" * 127 + "...",
+                     f"{store}/catalog.db": "catalog.db", str(store): "the%20store"}
+            for path in paths:
+                assert server.request("GET", path)[0] == 404
+            # A path that has a route may name a context.
+            assert server.request("PATCH", f"{server_case.CONTEXTS}/{SECRET}")[0] == 405
+            assert server.request("POST", f"/v1/models/{SECRET}")[0] == 405
+            *lost, context, model = lines(server, len(paths) + 2)
+            assert [(line["route"], line["path"]) for line in lost] == [
+                ("", path) for path in paths.values()]
+            assert [(line["route"], "path" in line) for line in (context, model)] == [
+                (server_case.CONTEXTS + "/ID", False), ("/v1/models/ID", False)]
             assert SECRET not in server.said()
 
     def test_ids_that_are_no_ids_are_replaced(self, folder):
