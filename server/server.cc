@@ -239,10 +239,8 @@ class HttpServer final : public Server {
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
       pinned_prompts_.push_back(std::move(prompt));
     }
-    std::vector<TenantChange> tenants = keys_->TakeChanges();
+    const std::vector<TenantChange> tenants = keys_->TakeChanges();
     for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
-    // Everybody is the default tenant.
-    if (service_.options.keys_file.empty()) tenants.push_back({.is_new = true});
     ListenerOptions listens = service_.options.listener;
     listens.on_refused = [this](int status) { metrics_.CountRequest("", status); };
     ATTNDB_ASSIGN_OR_RETURN(

@@ -20,6 +20,9 @@ std::string StampOf(const std::string& path) {
          std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
 }
 
+// The rules of the own key, and of everybody where there are no keys.
+TenantRules OwnRules() { return {.is_operator = true}; }
+
 }  // namespace
 
 Result<KeyRules> KeyRing::Read(const std::string& path) {
@@ -35,13 +38,15 @@ Result<KeyRules> KeyRing::Read(const std::string& path) {
   return rules;
 }
 
-Result<std::unique_ptr<KeyRing>> KeyRing::Open(const std::string& path) {
+Result<std::unique_ptr<KeyRing>> KeyRing::Open(const std::string& path, std::string_view api_key) {
   auto ring = std::make_unique<KeyRing>();
+  if (!api_key.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(ring->api_key_digest_, llama::TextDigest(api_key));
+  }
   ring->path_ = path;
   if (path.empty()) return ring;
   ring->stamp_ = StampOf(path);
   ATTNDB_ASSIGN_OR_RETURN(ring->rules_, Read(path));
-  ring->changed_ = true;
   return ring;
 }
 
@@ -56,19 +61,26 @@ void KeyRing::ReadAgain() {
 }
 
 std::optional<TenantRules> KeyRing::Find(std::string_view key) {
-  if (path_.empty()) return TenantRules{.is_operator = true};
+  if (lets_everybody_in()) return OwnRules();
   const Result<std::string> digest = llama::TextDigest(key);
   if (!digest.ok()) return std::nullopt;
   const std::lock_guard<std::mutex> lock(mutex_);
   ReadAgain();
   const auto found = rules_.find(*digest);
-  return found == rules_.end() ? std::nullopt : std::optional(found->second);
+  if (found != rules_.end()) return found->second;
+  return *digest == api_key_digest_ ? std::optional(OwnRules()) : std::nullopt;
 }
 
 std::map<std::string, TenantRules> KeyRing::Tenants() const {
   std::map<std::string, TenantRules> tenants;
   for (const auto& [digest, rules] : rules_) tenants.emplace(rules.tenant, rules);
+  if (path_.empty() || !api_key_digest_.empty()) tenants.emplace(OwnRules().tenant, OwnRules());
   return tenants;
+}
+
+bool KeyRing::HasDefaultTenant() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return Tenants().contains(OwnRules().tenant);
 }
 
 std::vector<TenantChange> KeyRing::TakeChanges() {

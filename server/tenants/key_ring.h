@@ -2,6 +2,9 @@
 //
 // File:    that of keys_file.h. It is read again when it has changed; if it can't be read then,
 //          what it said before holds.
+// Own key: one key may be given without a file (`attndb serve --api-key`). It is an operator's, of
+//          the default tenant, without limits. If the file has this key, too, the file's rules
+//          hold. Only the key's digest is kept.
 // Errors:  kInvalidArgument with the file and the field; kIoError, kNotFound.
 // Threads: thread-safe.
 #ifndef ATTNDB_SERVER_TENANTS_KEY_RING_H_
@@ -21,7 +24,7 @@
 
 namespace attndb::server {
 
-// What the file says of a tenant that it did not say before.
+// News of a tenant since the last TakeChanges.
 struct TenantChange {
   std::string tenant;
   bool is_new = false;
@@ -30,13 +33,17 @@ struct TenantChange {
 
 class KeyRing {
  public:
-  // An empty path: everybody is the default tenant, with or without a key.
-  static Result<std::unique_ptr<KeyRing>> Open(const std::string& path);
+  // `api_key`: the own key; empty: there is none. If the path is empty, too, everybody is the
+  // default tenant and an operator, with or without a key.
+  static Result<std::unique_ptr<KeyRing>> Open(const std::string& path,
+                                               std::string_view api_key = {});
 
   // Whose the key is; none: nobody's.
   std::optional<TenantRules> Find(std::string_view key);
+  // Whether a request can be the default tenant's now. Reads no file.
+  bool HasDefaultTenant();
   // What has changed since the last call, for what is set once for each tenant: at first all
-  // tenants of the file are new. A tenant that left the file is not told of. Reads no file.
+  // tenants are new. A tenant that left the file is not told of. Reads no file.
   std::vector<TenantChange> TakeChanges();
 
  private:
@@ -45,12 +52,14 @@ class KeyRing {
   void ReadAgain();
   // The rules of each tenant, as one of its keys has them. REQUIRES: mutex_ is held.
   std::map<std::string, TenantRules> Tenants() const;
+  bool lets_everybody_in() const { return path_.empty() && api_key_digest_.empty(); }
 
   std::string path_;
+  std::string api_key_digest_;  // Empty: there is no own key.
   std::mutex mutex_;
   KeyRules rules_;                            // Guarded by mutex_.
   std::string stamp_;                         // Guarded by mutex_: what tells a changed file.
-  bool changed_ = false;                      // Guarded by mutex_: not all changes are taken.
+  bool changed_ = true;                       // Guarded by mutex_: not all changes are taken.
   std::map<std::string, TenantRules> taken_;  // Guarded by mutex_: what TakeChanges told last.
 };
 

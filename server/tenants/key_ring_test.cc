@@ -1,5 +1,6 @@
-// Goal:   a key is its tenant's, a file that says anything else than it should is refused by its
-//         field, and a file that is changed is read again, unless that would lock everybody out.
+// Goal:   a key is its tenant's, and the own key stands beside those of a file. A file that says
+//         anything else than it should is refused by its field. A changed file is read again,
+//         unless that would lock everybody out.
 // Method: files of a folder of the test's own.
 #include "server/tenants/key_ring.h"
 
@@ -53,8 +54,19 @@ class KeyRingTest : public ::testing::Test {
   const std::string path_ = directory_.File("keys.json");
 };
 
+// A change as text: "alice new 5", "alice 5".
+std::vector<std::string> Taken(KeyRing* ring) {
+  std::vector<std::string> texts;
+  for (const TenantChange& change : ring->TakeChanges()) {
+    texts.push_back(change.tenant + (change.is_new ? " new" : "") +
+                    (change.quota_bytes ? " " + std::to_string(*change.quota_bytes) : ""));
+  }
+  return texts;
+}
+
 TEST_F(KeyRingTest, WithoutAFileEverybodyIsTheDefaultTenant) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open(""));
+  EXPECT_TRUE(ring->HasDefaultTenant());
   for (const char* const key : {"", "anything"}) {
     const std::optional<TenantRules> rules = ring->Find(key);
     ASSERT_TRUE(rules);
@@ -62,7 +74,68 @@ TEST_F(KeyRingTest, WithoutAFileEverybodyIsTheDefaultTenant) {
     EXPECT_EQ(rules->max_requests, 0u);
     EXPECT_EQ(rules->tokens_per_minute, 0u);
   }
-  EXPECT_THAT(ring->TakeChanges(), IsEmpty());
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("default new"));
+  EXPECT_THAT(Taken(ring.get()), IsEmpty());
+}
+
+TEST_F(KeyRingTest, TheOwnKeyIsAnOperatorsOfTheDefaultTenant) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open("", "secret"));
+  const std::optional<TenantRules> rules = ring->Find("secret");
+  ASSERT_TRUE(rules);
+  EXPECT_EQ(rules->tenant, "default");
+  EXPECT_TRUE(rules->is_operator);
+  EXPECT_EQ(rules->max_requests, 0u);
+  EXPECT_EQ(rules->quota_bytes, 0u);
+  for (const std::string& key : {std::string(), std::string("Secret"), std::string("secret "),
+                                 *llama::TextDigest("secret")}) {
+    EXPECT_FALSE(ring->Find(key)) << key;
+  }
+  EXPECT_TRUE(ring->HasDefaultTenant());
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("default new"));
+}
+
+TEST_F(KeyRingTest, TheOwnKeyHoldsBesideAFile) {
+  Write(Keys(Entry("hers", R"(,"tenant":"alice")")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open(path_, "secret"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("alice new", "default new"));
+  EXPECT_EQ(ring->Find("secret")->tenant, "default");
+  EXPECT_EQ(ring->Find("hers")->tenant, "alice");
+  EXPECT_FALSE(ring->Find(""));
+  Write(Keys(""));
+  EXPECT_EQ(ring->Find("secret")->tenant, "default") << "no change of the file takes it away";
+  EXPECT_FALSE(ring->Find("hers"));
+}
+
+// A limit that stands in the file is never lifted by a flag.
+TEST_F(KeyRingTest, TheFilesRulesOfTheOwnKeyHold) {
+  Write(Keys(Entry("secret", R"(,"tenant":"alice","max_requests":3)")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open(path_, "secret"));
+  ASSERT_TRUE(ring->Find("secret"));
+  EXPECT_EQ(ring->Find("secret")->tenant, "alice");
+  EXPECT_EQ(ring->Find("secret")->max_requests, 3u);
+  EXPECT_FALSE(ring->Find("secret")->is_operator);
+  Write(Keys(""));
+  ASSERT_TRUE(ring->Find("secret"));
+  EXPECT_EQ(ring->Find("secret")->tenant, "default") << "the file says nothing of it any more";
+}
+
+TEST_F(KeyRingTest, TheDefaultTenantIsThereIfAKeyIsItsOwn) {
+  const auto has = [this](const std::string& tenant, const std::string& api_key) {
+    Write(Keys(Entry("k", R"(,"tenant":")" + tenant + "\"")));
+    return (*KeyRing::Open(path_, api_key))->HasDefaultTenant();
+  };
+  EXPECT_FALSE(has("alice", ""));
+  EXPECT_TRUE(has("default", ""));
+  EXPECT_TRUE(has("alice", "secret"));
+}
+
+TEST_F(KeyRingTest, LimitsOfTheFileAreThoseOfTheOwnKeysTenant) {
+  Write(Keys(Entry("k", R"(,"tenant":"default","quota_bytes":5)")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open(path_, "secret"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("default new 5"));
+  Write(Keys(""));
+  EXPECT_TRUE(ring->Find("secret"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("default 0"));
 }
 
 TEST_F(KeyRingTest, AKeyIsItsTenants) {
@@ -151,16 +224,6 @@ TEST_F(KeyRingTest, AChangedFileIsReadAgain) {
   EXPECT_FALSE(ring->Find("old"));
   ASSERT_TRUE(ring->Find("new"));
   EXPECT_EQ(ring->Find("new")->max_requests, 3u);
-}
-
-// A change as text: "alice new 5", "alice 5".
-std::vector<std::string> Taken(KeyRing* ring) {
-  std::vector<std::string> texts;
-  for (const TenantChange& change : ring->TakeChanges()) {
-    texts.push_back(change.tenant + (change.is_new ? " new" : "") +
-                    (change.quota_bytes ? " " + std::to_string(*change.quota_bytes) : ""));
-  }
-  return texts;
 }
 
 TEST_F(KeyRingTest, EachChangeIsTakenOnce) {
