@@ -173,6 +173,13 @@ std::string IdOf(const Request& request) {
   return {id, static_cast<size_t>(length)};
 }
 
+Result<std::unique_ptr<KeyRing>> OpenKeys(const ServerOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(auto keys, KeyRing::Open(options.keys_file, options.api_key));
+  if (!options.quota_bytes || keys->HasDefaultTenant()) return keys;
+  return Status::InvalidArgument("the quota is of the tenant '" + TenantRules().tenant +
+                                 "', and the keys file has no key of it");
+}
+
 class HttpServer final : public Server {
  public:
   HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
@@ -234,10 +241,14 @@ class HttpServer final : public Server {
         std::vector<HiddenPaths::Entry>{{stats.path, "the store", kStoreFiles},
                                         {engine_.info().path, "the model"},
                                         {service_.options.keys_file, "the keys file"}});
-    ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
+    ATTNDB_ASSIGN_OR_RETURN(keys_, OpenKeys(service_.options));
+    service_.options.api_key.clear();  // The ring has its digest, which suffices.
     for (const std::string& text : service_.options.pinned_prompts) {
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
       pinned_prompts_.push_back(std::move(prompt));
+    }
+    if (service_.options.quota_bytes) {
+      ATTNDB_RETURN_IF_ERROR(db_.SetQuota(*service_.options.quota_bytes));
     }
     const std::vector<TenantChange> tenants = keys_->TakeChanges();
     for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
@@ -321,7 +332,12 @@ void HttpServer::LimitMaxTokens() {
 Status HttpServer::SetQuota(const TenantChange& change) {
   if (!change.quota_bytes) return Status::Ok();
   ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(change.tenant));
-  return db.SetQuota(*change.quota_bytes);
+  uint64_t bytes = *change.quota_bytes;
+  // If the keys file loses its limit, that of the start holds again.
+  if (bytes == 0 && change.tenant == TenantRules().tenant) {
+    bytes = service_.options.quota_bytes.value_or(0);
+  }
+  return db.SetQuota(bytes);
 }
 
 Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
@@ -480,6 +496,11 @@ Result<std::unique_ptr<Server>> Server::Start(llama::LlamaEngine engine, DB db,
   return std::unique_ptr<Server>(std::move(server));
 }
 
-Status CheckKeys(const std::string& keys_file) { return KeyRing::Open(keys_file).status(); }
+Status CheckKeys(const ServerOptions& options) { return OpenKeys(options).status(); }
+
+bool IsOpenToNetwork(const ServerOptions& options) {
+  return options.keys_file.empty() && options.api_key.empty() &&
+         !IsLoopback(options.listener.address);
+}
 
 }  // namespace attndb::server

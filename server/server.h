@@ -9,13 +9,15 @@
 // Threads: thread-safe. Has threads of its own: the listener's, two that make prompts of words,
 //          eight that read contexts from the disk, one that waits for it, one for what takes
 //          minutes, the engine's.
-// Errors:  of Start: as Listener::Open; kInvalidArgument (plan; keys).
+// Errors:  of Start: as Listener::Open; kInvalidArgument (plan; keys; a quota of a tenant that no
+//          key has). No message holds a key.
 #ifndef ATTNDB_SERVER_SERVER_H_
 #define ATTNDB_SERVER_SERVER_H_
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,12 +35,18 @@ struct ServerOptions {
   ListenerOptions listener;
   ConversationOptions conversations;
   SchedulerOptions scheduler;
-  std::string model_id;                     // What clients call the model.
-  std::string plan = "auto(error=0.01)";    // For requests that name none.
-  bool allow_plans = true;                  // Whether requests may name a plan.
-  uint32_t max_tokens = 4096;               // For a reply, if the request does not say.
-  uint64_t window_tokens = 0;               // 0 = what the model is meant for.
-  std::string keys_file;                    // Empty = everybody is the default tenant.
+  std::string model_id;                   // What clients call the model.
+  std::string plan = "auto(error=0.01)";  // For requests that name none.
+  bool allow_plans = true;                // Whether requests may name a plan.
+  uint32_t max_tokens = 4096;             // For a reply, if the request does not say.
+  uint64_t window_tokens = 0;             // 0 = what the model is meant for.
+  // The server asks for a key of this file, or for this key of the default tenant. If both are
+  // empty, everybody is the default tenant.
+  std::string keys_file;
+  std::string api_key;
+  // The limit on disk of the default tenant, 0 = none; absent: what the store has. A limit that the
+  // keys file sets for that tenant is stronger.
+  std::optional<uint64_t> quota_bytes;
   std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
   LogFormat log = LogFormat::kOff;          // What is said of requests, on stderr.
 };
@@ -58,8 +66,11 @@ class Server {
   virtual void Stop(std::chrono::milliseconds deadline) = 0;
 };
 
-// Whether a file of keys can be read; "" is none. Errors: as Server::Start.
-Status CheckKeys(const std::string& keys_file);
+// Whether the keys can be read, and the quota limits somebody. Errors: as Server::Start.
+Status CheckKeys(const ServerOptions& options);
+
+// Whether anybody on the network may ask: the address is no loopback one, and there are no keys.
+bool IsOpenToNetwork(const ServerOptions& options);
 
 }  // namespace attndb::server
 

@@ -1,5 +1,5 @@
 // Goal:   nobody waits for what another's request waits for; what is done for a tenant's request
-//         does not tell what another has stored.
+//         does not tell what another has stored; the limit of the start holds beside a keys file's.
 // Method: a server on a tiny random model, asked over HTTP; conversations are on disk alone, once
 //         another server has stored them, and what reads them waits for the test. Clients that
 //         read nothing, for whom the kernel holds little; when their writes time out, their replies
@@ -37,6 +37,7 @@ namespace attndb::server {
 namespace {
 
 using ::attndb::test::Event;
+using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -219,6 +220,68 @@ TEST_F(ServerTest, WhatAnotherTenantHasStoredChangesNothingThatIsDone) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(answer));
   EXPECT_GT(json["usage"]["prompt_tokens_details"]["cached_tokens"], 5) << answer;
   EXPECT_TRUE(segments.Take()) << "whose they are reads them, and that would be seen";
+}
+
+TEST_F(ServerTest, TheQuotaIsTheDefaultTenantsUnlessTheKeysFileLimitsIt) {
+  const auto quota = [this] {
+    std::string answer;
+    EXPECT_EQ(Ask("GET", "/attndb/v1/contexts", "", kPatience, &answer), 200);
+    const Result<Json> json = ParseJson(answer);
+    return json.ok() ? (*json)["quota_bytes"].get<uint64_t>() : 0;
+  };
+  const auto write_limit = [this](uint64_t bytes) {
+    const Json entry = {
+        {"sha256", *llama::TextDigest("k")}, {"tenant", "default"}, {"quota_bytes", bytes}};
+    const std::string next = directory_.File("keys.next");
+    std::ofstream(next) << ToText({{"keys", Json::array({entry})}});
+    std::filesystem::rename(next, options_.keys_file);
+  };
+  options_.quota_bytes = 50'000'000;
+  Start();
+  EXPECT_EQ(quota(), 50'000'000u);
+  Stop();
+  options_.quota_bytes.reset();
+  Start();
+  EXPECT_EQ(quota(), 50'000'000u) << "the store keeps it";
+  Stop();
+  options_.quota_bytes = 0;
+  Start();
+  EXPECT_EQ(quota(), 0u) << "it is taken away";
+  Stop();
+
+  options_.keys_file = directory_.File("keys.json");
+  write_limit(40'000'000);
+  options_.quota_bytes = 50'000'000;
+  key_ = "k";
+  Start();
+  EXPECT_EQ(quota(), 40'000'000u);
+  write_limit(0);
+  EXPECT_TRUE(Eventually([&] { return quota() == 50'000'000; })) << "the file has no limit now";
+}
+
+TEST_F(ServerTest, AQuotaThatLimitsNobodyIsRefused) {
+  options_.keys_file = directory_.File("keys.json");
+  const Json entry = {{"sha256", *llama::TextDigest("ann")}, {"tenant", "ann"}};
+  std::ofstream(options_.keys_file) << ToText({{"keys", Json::array({entry})}});
+  options_.quota_bytes = 1'000'000;
+  EXPECT_THAT(CheckKeys(options_), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'default'")));
+  options_.api_key = "secret";
+  ATTNDB_EXPECT_OK(CheckKeys(options_)) << "this key is of the default tenant";
+}
+
+TEST_F(ServerTest, KnowsWhoMayAskIt) {
+  const auto is_open = [](const std::string& address, const std::string& file,
+                          const std::string& key) {
+    ServerOptions options;
+    options.listener.address = address;
+    options.keys_file = file;
+    options.api_key = key;
+    return IsOpenToNetwork(options);
+  };
+  EXPECT_TRUE(is_open("0.0.0.0", "", ""));
+  EXPECT_FALSE(is_open("0.0.0.0", "keys.json", ""));
+  EXPECT_FALSE(is_open("0.0.0.0", "", "secret"));
+  EXPECT_FALSE(is_open("127.0.0.1", "", ""));
 }
 
 TEST_F(ServerTest, FiftyReadersThatTakeNothingHoldUpNobody) {

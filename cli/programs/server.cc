@@ -67,7 +67,7 @@ class ServerCommand : public Command {
       ATTNDB_ASSIGN_OR_RETURN(db_options.host_memory_bytes, ParseBytes(flags_.memory));
     }
     ATTNDB_RETURN_IF_ERROR(ReadPrompts());
-    ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options.keys_file));  // Before a store is made.
+    ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options));  // Before a store is made.
     const InterruptScope interrupt;
     llama::EngineOptions engine_options;
     engine_options.max_sessions = flags_.num_sessions;

@@ -210,6 +210,14 @@ void BeastListener::Drain(std::chrono::milliseconds deadline, const std::functio
 
 }  // namespace
 
+bool IsLoopback(const std::string& address) {
+  error_code error;
+  const asio::ip::address parsed = asio::ip::make_address(address, error);
+  if (error) return false;
+  if (!parsed.is_v6() || !parsed.to_v6().is_v4_mapped()) return parsed.is_loopback();
+  return asio::ip::make_address_v4(asio::ip::v4_mapped, parsed.to_v6()).is_loopback();
+}
+
 Result<std::unique_ptr<Listener>> Listener::Open(const ListenerOptions& options, Handler handler) {
   auto listener = std::make_unique<BeastListener>(options, std::move(handler));
   ATTNDB_RETURN_IF_ERROR(listener->Open());

@@ -23,6 +23,10 @@
 
 namespace attndb::server {
 
+// Whether only this machine reaches the address: 127.0.0.0/8, also within IPv6, and ::1. False for
+// text that is no address.
+bool IsLoopback(const std::string& address);
+
 struct ListenerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 8080;          // 0 = any that is free: Listener::port says which.

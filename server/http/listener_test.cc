@@ -58,6 +58,16 @@ TEST(ListenerTest, SaysWhyItCantListen) {
               FailsWith(StatusCode::kIoError, HasSubstr(std::to_string(listener->port()))));
 }
 
+TEST(ListenerTest, KnowsWhichAddressesOnlyThisMachineReaches) {
+  for (const char* const address : {"127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"}) {
+    EXPECT_TRUE(IsLoopback(address)) << address;
+  }
+  for (const char* const address : {"0.0.0.0", "::", "192.0.2.7", "128.0.0.1", "::ffff:0.0.0.0",
+                                    "2001:db8::1", "localhost", ""}) {
+    EXPECT_FALSE(IsLoopback(address)) << address;
+  }
+}
+
 // Another process may take a port meanwhile. So the test tries several ports, and one must be free.
 TEST(ListenerTest, APortIsFreeAgainAtOnce) {
   const auto is_free_again = [] {
