@@ -33,14 +33,11 @@ class QuotaCommand : public Command {
   }
 
   Result<ExitCode> Set(Environment* env) const {
-    uint64_t bytes = 0;
-    if (size_ != "none") {
-      ATTNDB_ASSIGN_OR_RETURN(bytes, ParseBytes(size_));
-      if (bytes == 0) {
-        return env->WithAdvice(Status::InvalidArgument("a limit of 0 bytes would store nothing"),
-                               "'attndb quota none' takes the limit away");
-      }
+    const Result<uint64_t> limit = ParseLimit(size_);
+    if (!limit.ok()) {
+      return env->WithAdvice(limit.status(), "'attndb quota none' takes the limit away");
     }
+    const uint64_t bytes = *limit;
     if (!env->server().empty()) return SetQuotaThroughServer(env, bytes);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
     ATTNDB_RETURN_IF_ERROR(db.SetQuota(bytes));

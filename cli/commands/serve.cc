@@ -1,7 +1,10 @@
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/common/api_key.h"
 #include "cli/common/other_program.h"
 #include "cli/common/serve_flags.h"
 #include "engines/llama/source_tree.h"
@@ -17,13 +20,20 @@ std::string HowToGetServer() {
          "-DATTNDB_BUILD_SERVER=ON";
 }
 
-// Checks the flags, then becomes attndb-server, which does the work.
+// Checks the flags, then becomes attndb-server, which does the work. That gets a key in its
+// environment, and never on its command line.
 class ServeCommand : public Command {
  public:
   void AddFlags(Flags* flags) override { flags_.AddTo(flags); }
 
   Result<ExitCode> Run(Environment* env) override {
-    return BecomeProgram(env, kServerProgram, HowToGetServer());
+    std::vector<std::string> words = env->options().words;
+    if (env->IsGiven(kApiKeyFlag)) {
+      ATTNDB_ASSIGN_OR_RETURN(const std::string key, ApiKeyOf(flags_.api_key));
+      HandOverApiKey(key);
+      words = WithoutApiKey(words);
+    }
+    return BecomeProgram(env, kServerProgram, std::move(words), HowToGetServer());
   }
 
  private:

@@ -20,7 +20,7 @@ class SimulateCommand : public Command {
   void AddFlags(Flags* flags) override { flags_.AddTo(flags); }
 
   Result<ExitCode> Run(Environment* env) override {
-    return BecomeProgram(env, kSimulateProgram, HowToGetSimulator());
+    return BecomeProgram(env, kSimulateProgram, env->options().words, HowToGetSimulator());
   }
 
  private:

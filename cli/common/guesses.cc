@@ -76,7 +76,6 @@ constexpr auto kGuesses = std::to_array<Guess>({
     {"--api-base", "--server"},
     {"--endpoint", "--server"},
     {"--host", "--server"},
-    {"--api-key", "--keys"},
     {"--api-key-file", "--keys"},
     {"--ssl-certfile", "--tls-cert"},
     {"--ssl-cert-file", "--tls-cert"},

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace attndb::cli {
 namespace {
@@ -27,9 +26,9 @@ std::optional<std::string> ProgramBeside(const std::string& name) {
   return path;
 }
 
-Status BecomeProgram(Environment* env, const std::string& name, const std::string& advice) {
+Status BecomeProgram(Environment* env, const std::string& name, std::vector<std::string> words,
+                     const std::string& advice) {
   const std::string path = PathBeside(name);
-  std::vector<std::string> words = env->options().words;
   words.insert(words.begin(), env->options().program);  // Lists of processes show the command.
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

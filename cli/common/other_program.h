@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attndb/status.h"
 #include "cli/environment.h"
@@ -22,10 +23,12 @@ inline constexpr char kChatProgram[] = "attndb-chat";  // Started by the engine'
 // The path of a program beside this one; none if it is not there or can't be run.
 std::optional<std::string> ProgramBeside(const std::string& name);
 
-// Becomes the program beside this one, with the same process, command line and streams. Exit codes
-// and signals are then the other program's. Returns only if that failed.
+// Becomes the program beside this one, with the same process and streams, and with the command line
+// `words` behind the name of this one. Exit codes and signals are then the other program's. Returns
+// only if that failed.
 // Errors: kUnsupported (no such file; `env` then has `advice`); kIoError (the system can't run it).
-Status BecomeProgram(Environment* env, const std::string& name, const std::string& advice);
+Status BecomeProgram(Environment* env, const std::string& name, std::vector<std::string> words,
+                     const std::string& advice);
 
 }  // namespace attndb::cli
 

@@ -23,6 +23,10 @@ void ServeFlags::AddTo(Flags* flags) {
              &listener.private_key_file);
   flags->Add({"--keys", "FILE", "Who may ask: keys, tenants and limits (docs/serving.md)"},
              &options.keys_file);
+  flags->Add({"--api-key", "KEY",
+              "Key that clients must send; it may do everything (default: $ATTNDB_API_KEY, which "
+              "no list of processes shows)"},
+             &api_key);
   flags->Add({"--model-id", "NAME", "What clients call the model (default: its file's name)"},
              &options.model_id);
   flags->Add({"--log", "FORMAT",
@@ -52,6 +56,9 @@ void ServeFlags::AddTo(Flags* flags) {
   flags->Add({"--memory", "SIZE",
               "K and V in memory at most, as 8GiB (default: three quarters of what is free)"},
              &memory);
+  flags->Add({"--quota", "SIZE",
+              "Bytes on disk at most, as 20GiB, or none (default: what 'attndb quota' has set)"},
+             &quota);
   flags->Add(
       {"--ttl", "MINUTES", "Conversations go when nobody asked for so long (default: never)"},
       &ttl_minutes, 1U, kMaxMinutes);

@@ -146,6 +146,13 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   return static_cast<uint64_t>(bytes);
 }
 
+Result<uint64_t> ParseLimit(std::string_view text) {
+  if (text == "none") return uint64_t{0};
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t bytes, ParseBytes(text));
+  if (bytes > 0) return bytes;
+  return Status::InvalidArgument("a limit of 0 bytes would store nothing, expected a size or none");
+}
+
 int64_t NowUs() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();

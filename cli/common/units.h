@@ -28,6 +28,8 @@ std::string FormatTtl(std::optional<int64_t> ttl_seconds);
 Result<std::optional<std::chrono::seconds>> ParseTtl(std::string_view text);
 // As "1048576", "512K", "1.5GiB", "10 GB". Units are powers of 1024, with the "i" or without.
 Result<uint64_t> ParseBytes(std::string_view text);
+// A limit of bytes, one at least, as ParseBytes reads it; 0 for "none".
+Result<uint64_t> ParseLimit(std::string_view text);
 
 // Microseconds since the Unix epoch.
 int64_t NowUs();

@@ -84,6 +84,16 @@ TEST(UnitsTest, WhatIsNoTtlIsRefusedWithTheText) {
   }
 }
 
+TEST(UnitsTest, LimitsAreSizesAboveNothingOrNone) {
+  EXPECT_EQ(*ParseLimit("none"), 0u);
+  EXPECT_EQ(*ParseLimit("20GiB"), uint64_t{20} << 30);
+  EXPECT_EQ(*ParseLimit("1"), 1u);
+  for (const char* text : {"0", "0.4", "0GiB", "", "None", "-1", "much"}) {
+    EXPECT_EQ(ParseLimit(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_NE(ParseLimit("0").status().message().find("or none"), std::string::npos);
+}
+
 TEST(UnitsTest, SizesAreParsed) {
   const std::vector<std::pair<std::string, uint64_t>> cases = {
       {"0", 0},          {"1048576", 1048576},   {"512K", 524288},       {"512 KiB", 524288},

@@ -9,13 +9,16 @@
 namespace attndb::cli {
 namespace {
 
-constexpr std::array<Variable, 14> kVariables = {{
+constexpr std::array<Variable, 15> kVariables = {{
     {.name = "ATTNDB_PATH",
      .meaning = "folder of the store, where --db is not given",
      .is_path = true},
     {.name = "ATTNDB_URL",
      .meaning = "server that is asked, where neither --server nor --db is given"},
     {.name = "ATTNDB_KEY", .meaning = "key that the server is asked with", .is_secret = true},
+    {.name = "ATTNDB_API_KEY",
+     .meaning = "key that 'attndb serve' asks for, where --api-key is not given",
+     .is_secret = true},
     {.name = "ATTNDB_MODEL", .meaning = "model, where --model is not given", .is_path = true},
     {.name = "ATTNDB_MODELS",
      .meaning = "folder that model names are looked up in first",

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/common/api_key.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/serve_flags.h"
 #include "cli/common/text_input.h"
@@ -67,6 +69,7 @@ class ServerCommand : public Command {
       ATTNDB_ASSIGN_OR_RETURN(db_options.host_memory_bytes, ParseBytes(flags_.memory));
     }
     ATTNDB_RETURN_IF_ERROR(ReadPrompts());
+    ATTNDB_RETURN_IF_ERROR(ReadKeysAndQuota(env));
     ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options));  // Before a store is made.
     const InterruptScope interrupt;
     llama::EngineOptions engine_options;
@@ -74,6 +77,7 @@ class ServerCommand : public Command {
     engine_options.awaits_derived = false;
     ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, flags_.model.OpenWith(env, engine_options));
     ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, db_options));
+    ATTNDB_RETURN_IF_ERROR(NoteQuota(env, db));
     flags_.options.listener.port = static_cast<uint16_t>(flags_.port);
     flags_.options.allow_plans = !flags_.fixed_plan;
     if (flags_.options.model_id.empty()) flags_.options.model_id = IdOf(flags_.model.model());
@@ -91,6 +95,31 @@ class ServerCommand : public Command {
   }
 
  private:
+  Status ReadKeysAndQuota(Environment* env) {
+    std::optional<std::string> flag;
+    if (env->IsGiven(kApiKeyFlag)) flag = flags_.api_key;
+    ATTNDB_ASSIGN_OR_RETURN(flags_.options.api_key, ApiKeyOf(flag));
+    if (!env->IsGiven("--quota")) return Status::Ok();
+    const Result<uint64_t> limit = ParseLimit(flags_.quota);
+    if (!limit.ok()) {
+      return env->WithAdvice(limit.status().WithContext("--quota"),
+                             "'--quota none' takes the limit away");
+    }
+    flags_.options.quota_bytes = *limit;
+    return Status::Ok();
+  }
+
+  // Tells the user of a limit below what is stored, like `attndb quota`.
+  Status NoteQuota(Environment* env, const DB& db) const {
+    const uint64_t quota_bytes = flags_.options.quota_bytes.value_or(0);
+    if (quota_bytes == 0) return Status::Ok();
+    ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
+    if (stats.file_bytes <= quota_bytes) return Status::Ok();
+    env->Note(FormatBytes(stats.file_bytes) + " are stored, and --quota allows " +
+              FormatBytes(quota_bytes) + ": the next turn evicts what was used longest ago");
+    return Status::Ok();
+  }
+
   Status ReadPrompts() {
     for (const std::string& file : flags_.prompt_files) {
       ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadText(file));
@@ -129,6 +158,11 @@ class ServerCommand : public Command {
 
   void SayWhere(Environment* env, const server::Server& server) const {
     const std::string url = UrlOf(server.port());
+    if (server::IsOpenToNetwork(flags_.options)) {
+      env->Warn("anybody who reaches " + url +
+                " may read, change and remove what is stored, because no key is asked for; "
+                "set --api-key or --keys");
+    }
     env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
     if (server.max_tokens() < flags_.options.max_tokens) {
       env->Note("replies have at most " + Counted(server.max_tokens(), "token") +

@@ -136,6 +136,12 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["serve", "--port", "99999"], USAGE, "--port.*found '99999'"),
     (["serve", "--stall-factor", "0.9"], USAGE, "--stall-factor.*from 1 .*found '0.9'"),
     (["serve", "--keys", "{dir}/no.json"], NOT_FOUND, "no.json"),
+    (["serve", "--api-key", ""], USAGE, "--api-key is empty"),
+    (["serve", "--api-key", "--quiet"], USAGE, "--api-key: its value begins with '-'"),
+    (["serve", "--api-key", "a b"], USAGE, "--api-key: expected at most 1024 letters"),
+    (["serve", "--api-key", "a,b"], USAGE, "--api-key has a comma.*--keys"),
+    (["serve", "--quota", "0"], USAGE, "--quota: a limit of 0 bytes.*'--quota none'"),
+    (["serve", "--quota", "much"], USAGE, "--quota: 'much' is no size"),
 ]
 
 # {other}: another model's file. The store holds `a` and `b`, and `gone`, which has expired. No more

@@ -110,6 +110,59 @@ class TestLog:
         assert "xml" in error["message"]
 
 
+class TestStart:
+    def warns(self, folder, *args, **more):
+        with Server(folder / "store", *args, **more) as server:
+            return f"warning: anybody who reaches {server.url} may read" in server.said()
+
+    def test_a_server_that_others_reach_without_a_key_is_warned_of(self, folder):
+        everywhere = ("--host", "0.0.0.0")
+        keys = folder / "keys.json"
+        keys.write_text('{"keys": []}')
+        assert self.warns(folder, *everywhere)
+        assert self.warns(folder, *everywhere, "--quiet")
+        assert not self.warns(folder, "--host", "127.0.0.2")
+        assert not self.warns(folder, *everywhere, "--keys", keys)
+        assert not self.warns(folder, *everywhere, "--api-key", "k")
+        assert not self.warns(folder, *everywhere, variables={"ATTNDB_API_KEY": "k"})
+
+    def test_its_quota_is_that_of_the_quota_command(self, folder):
+        store = folder / "store"
+
+        def quota(*args):
+            with Server(store, *args) as server:
+                shown = server.json("GET", server_case.CONTEXTS)["quota_bytes"]
+                assert run_attndb(store, "quota")["quota_bytes"] == shown
+                return shown
+
+        assert quota() == 0
+        assert quota("--quota", "1GiB") == 1 << 30
+        assert quota() == 1 << 30
+        assert quota("--quota", "none") == 0
+
+    def test_a_quota_below_what_is_stored_evicts_with_the_next_turn(self, folder):
+        with Server(folder / "store") as server:
+            old = server.ask(server_case.STORY)
+            server.wait_until_durable(old.context)
+            used = server.json("GET", server_case.CONTEXTS)["file_bytes"]
+        with Server(folder / "store", "--quota", used - 1) as server:
+            assert "the next turn evicts" in server.said()
+            new = server.ask("Name a fish.")
+            server.wait_until_durable(new.context)
+            assert server.request("GET", f"{server_case.CONTEXTS}/{old.context}")[0] == 404
+
+    def test_a_quota_that_is_none_is_refused(self, folder):
+        keys = folder / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(b"k").hexdigest(), "tenant": "ann"}]}))
+        for args, says in ((["0"], "--quota: a limit of 0 bytes"), ([""], "--quota: '' is no size"),
+                           (["much"], "--quota: 'much' is no size"),
+                           (["1GiB", "--keys", keys], "tenant 'default'")):
+            error = run_attndb(folder / "store", "serve", "--quota", *args, exit_code=2)["error"]
+            assert says in error["message"]
+        assert not (folder / "store").exists()
+
+
 class TestMetrics:
     def test_memory_is_told_by_kind(self, server):
         text = server.request("GET", "/metrics")[2].decode()

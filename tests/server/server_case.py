@@ -184,7 +184,7 @@ def environment(store):
 class Server:
     """`attndb serve` on a store; `with` ends it. `inside`: SmallDisk.inside (small_disk.py)."""
 
-    def __init__(self, store, *args, port=0, model="smollm2", inside=()):
+    def __init__(self, store, *args, port=0, model="smollm2", inside=(), variables=()):
         self.store = store
         # A file, so that nobody need read it for the server to go on.
         self._said = tempfile.TemporaryFile()
@@ -192,7 +192,8 @@ class Server:
             [*inside, _attndb, "--json", "serve", "-t", "1",
              *map(str, ("-m", model, "-p", port, *args))],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
-            env=environment(store), cwd=ROOT, preexec_fn=_die_with_parent)
+            env={**environment(store), **dict(variables)}, cwd=ROOT,
+            preexec_fn=_die_with_parent)
         line = self.process.stdout.readline()
         try:
             where = json.loads(line)

@@ -1,11 +1,13 @@
 """Goal: who has no right key gets nothing; what a tenant may take, and what it finds, follows the
 keys file while the server runs; none sees anything of another.
 
-Method: servers with a keys file that is written anew; each tenant's key is its name.
+Method: servers with a keys file that is written anew; each tenant's key is its name. Servers with
+one key, that of a flag or a variable, also beside a file.
 """
 
 import hashlib
 import json
+import pathlib
 import re
 
 import pytest
@@ -143,6 +145,89 @@ class TestReload:
             [pinned] = wait_until(lambda: contexts(server, "bob")["contexts"], "it is stored", 20)
             assert pinned["name"].startswith("system-") and pinned["pinned"]
             assert server.request("GET", "/ready")[0] == 200
+
+
+class TestOneKey:
+    KEY = "open-sesame"
+
+    def status(self, server, sent, path="/v1/models"):
+        return server.request("GET", path, headers=key(sent))[0]
+
+    def test_it_is_asked_for_and_is_an_operators(self, folder):
+        with Server(folder / "store", "--api-key", self.KEY) as server:
+            for headers in ({}, key("wrong"), {"X-Api-Key": self.KEY + "x"}, key(""),
+                            key(hashlib.sha256(self.KEY.encode()).hexdigest())):
+                for path in ("/v1/models", CONTEXTS, "/metrics"):
+                    assert server.request("GET", path, headers=headers)[0] == 401
+            assert server.json("GET", "/health") == {"status": "ok"}
+            reply = server.ask("Say hi.", headers=key(self.KEY))
+            assert self.status(server, self.KEY, "/metrics") == 200
+            assert server.json("POST", "/attndb/v1/quota", {"quota_bytes": None}, key(self.KEY))
+            wait_until(lambda: contexts(server, self.KEY)["contexts"], "the turn is stored")
+            [turn] = server_case.run_client(server.url, "ls", ATTNDB_KEY=self.KEY)["contexts"]
+            assert turn["name"] == reply.context
+        # The store's own tenant is the key's.
+        [turn] = server_case.run_attndb(folder / "store", "ls")["contexts"]
+        assert turn["name"] == reply.context
+
+    def test_it_holds_beside_the_keys_file(self, folder):
+        keys = folder / "keys.json"
+        write(keys, ann={})
+        with Server(folder / "store", "--keys", keys, "--api-key", self.KEY) as server:
+            mine = server.ask("Say hi.", headers=key(self.KEY))
+            wait_until(lambda: contexts(server, self.KEY)["contexts"], "the turn is stored")
+            assert contexts(server, "ann")["contexts"] == []
+            assert server.request("GET", f"{CONTEXTS}/{mine.context}", headers=key("ann"))[0] == 404
+            assert self.status(server, "ann", "/metrics") == 403
+            write(keys, bob={})
+            assert [self.status(server, sent) for sent in (self.KEY, "ann", "bob")] == [
+                200, 401, 200]
+            # The file's rules of the same key are stronger.
+            write(keys, **{self.KEY: {}})
+            assert self.status(server, self.KEY) == 200
+            assert self.status(server, self.KEY, "/metrics") == 403
+
+    def test_it_comes_from_the_environment_too(self, folder):
+        variables = {"ATTNDB_API_KEY": self.KEY}
+        with Server(folder / "store", variables=variables) as server:
+            assert (self.status(server, self.KEY), self.status(server, "")) == (200, 401)
+        with Server(folder / "store", "--api-key", "flags", variables=variables) as server:
+            assert (self.status(server, self.KEY), self.status(server, "flags")) == (401, 200)
+        with pytest.raises(AssertionError, match="ATTNDB_API_KEY is empty"):
+            Server(folder / "store", variables={"ATTNDB_API_KEY": ""})
+
+    @pytest.mark.parametrize("as_one_word", [False, True])
+    def test_nobody_reads_it_where_it_does_not_belong(self, folder, as_one_word):
+        flag = [f"--api-key={self.KEY}"] if as_one_word else ["--api-key", self.KEY]
+        with Server(folder / "store", *flag, "--log", "json") as server:
+            assert self.status(server, self.KEY) == 200
+            assert self.status(server, "wrong") == 401
+            command = pathlib.Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+            assert b"serve" in command and b"--log" in command
+            assert self.KEY.encode() not in command and b"--api-key" not in command
+            server.stop()
+            assert self.KEY not in server.said()
+
+    def test_a_key_that_no_client_can_send_is_refused_and_not_told(self, folder):
+        for wrong in ("", "open sesame", "open,sesame", "sesam\u00e9", "x" * 1025):
+            error = server_case.run_attndb(folder / "store", "serve", "--api-key", wrong,
+                                           exit_code=2)["error"]
+            assert "--api-key" in error["message"]
+            assert not wrong or wrong not in json.dumps(error, ensure_ascii=False)
+        assert not (folder / "store").exists()
+
+    def test_its_tenant_has_the_pinned_prompts(self, folder):
+        write(folder / "keys.json", ann={})
+        prompt = folder / "prompt.txt"
+        prompt.write_text("You are the keeper of a lighthouse, and answer in one short sentence. ")
+        with Server(folder / "store", "--keys", folder / "keys.json", "--api-key", self.KEY,
+                    "--pin-prompt", prompt) as server:
+            wait_until(lambda: server.request("GET", "/ready")[0] == 200, "it is ready")
+            for sent in ("ann", self.KEY):
+                [pinned] = wait_until(
+                    lambda: contexts(server, sent)["contexts"],  # pylint: disable=W0640
+                    "it is stored", 20)
+                assert pinned["pinned"]
 
 
 class TestKeys:
