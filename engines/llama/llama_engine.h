@@ -180,9 +180,15 @@ struct PrefillOptions {
   WindowOptions window;
 };
 
-// llama.cpp's samplers, in this order: penalty, top_k, top_p, min_p, temperature, draw.
+// A number that is added to the logit of a token. Minus infinity: the token is never chosen.
+struct TokenBias {
+  TokenId token = 0;
+  float bias = 0.0f;
+};
+
+// llama.cpp's samplers, in this order: bias, penalty, top_k, top_p, min_p, temperature, draw.
 struct SamplerOptions {
-  float temperature = 0.0f;  // 0 = greedy: the largest logit after the penalty.
+  float temperature = 0.0f;  // 0 = greedy: the largest logit after the bias and the penalty.
   int32_t top_k = 40;        // 0 = all.
   float top_p = 0.95f;
   float min_p = 0.05f;
@@ -192,6 +198,7 @@ struct SamplerOptions {
   float presence_penalty = 0.0f;
   int32_t repeat_last_n = 64;  // Tokens that the penalties look back on.
   uint32_t seed = 0;
+  std::vector<TokenBias> logit_bias;  // The biases of a token that is named twice add up.
 };
 
 struct GenerateOptions {

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
+#include <unordered_set>
 
 namespace attndb::llama {
 namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 Status CheckFraction(const char* name, float value) {
   if (value >= 0.0f && value <= 1.0f) return Status::Ok();
@@ -40,6 +44,16 @@ Status CheckSampler(const SamplerOptions& options) {
   return CheckFraction("min_p", options.min_p);
 }
 
+void AddBias(std::span<const TokenBias> biases, uint32_t vocab_size, llama_sampler* chain) {
+  if (biases.empty()) return;
+  std::vector<llama_logit_bias> list;
+  list.reserve(biases.size());
+  for (const auto& [token, bias] : biases) list.push_back({token, bias});
+  llama_sampler_chain_add(
+      chain, llama_sampler_init_logit_bias(static_cast<int32_t>(vocab_size),
+                                           static_cast<int32_t>(list.size()), list.data()));
+}
+
 }  // namespace
 
 TokenId ArgMax(std::span<const float> logits) {
@@ -64,16 +78,36 @@ double GapOf(std::span<const float> logits, TokenId a, TokenId b) {
   return double{logits[static_cast<size_t>(a)]} - double{logits[static_cast<size_t>(b)]};
 }
 
+Status CheckLogitBias(std::span<const TokenBias> biases, uint32_t vocab_size) {
+  std::unordered_set<TokenId> forbidden;
+  for (const auto& [token, bias] : biases) {
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab_size) {
+      return Status::InvalidArgument("logit_bias has token " + std::to_string(token) +
+                                     ", the vocabulary has ids 0 to " +
+                                     std::to_string(vocab_size - 1));
+    }
+    if (!std::isfinite(bias) && bias != kNever) {
+      return Status::InvalidArgument("logit_bias of token " + std::to_string(token) + " is " +
+                                     std::to_string(bias) + ", expected a number");
+    }
+    if (bias == kNever) forbidden.insert(token);
+  }
+  if (forbidden.size() < vocab_size) return Status::Ok();
+  return Status::InvalidArgument("logit_bias forbids every token of the vocabulary");
+}
+
 Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t vocab_size) {
   ATTNDB_RETURN_IF_ERROR(CheckSampler(options));
+  ATTNDB_RETURN_IF_ERROR(CheckLogitBias(options.logit_bias, vocab_size));
   TokenSampler sampler;
   const bool penalized = (options.repeat_penalty != 1.0f || options.frequency_penalty != 0.0f ||
                           options.presence_penalty != 0.0f) &&
                          options.repeat_last_n != 0;
   const bool greedy = options.temperature == 0.0f;
-  if (greedy && !penalized) return sampler;
+  if (greedy && !penalized && options.logit_bias.empty()) return sampler;
   sampler.chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
   llama_sampler* const chain = sampler.chain_.get();
+  AddBias(options.logit_bias, vocab_size, chain);
   if (penalized) {
     llama_sampler_chain_add(
         chain, llama_sampler_init_penalties(static_cast<int32_t>(vocab_size), options.repeat_last_n,

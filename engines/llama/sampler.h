@@ -24,6 +24,10 @@ TokenId RunnerUp(std::span<const float> logits, TokenId best);
 // How far `b` lies below `a`.
 double GapOf(std::span<const float> logits, TokenId a, TokenId b);
 
+// Errors: kInvalidArgument: an id that is not in the vocabulary; a bias that is no number; no token
+// of the vocabulary is left to choose.
+Status CheckLogitBias(std::span<const TokenBias> biases, uint32_t vocab_size);
+
 class TokenSampler {
  public:
   static Result<TokenSampler> Make(const SamplerOptions& options, uint32_t vocab_size);

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "testing/matchers.h"
@@ -15,6 +19,7 @@ using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
 
 const std::vector<float> kLogits = {1.0f, 5.0f, 4.9f, -2.0f, 5.0f};
+constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 std::vector<TokenId> Draw(const SamplerOptions& options, int count) {
   TokenSampler sampler = *TokenSampler::Make(options, static_cast<uint32_t>(kLogits.size()));
@@ -59,6 +64,69 @@ TEST(SamplerTest, ThePenaltyMovesAGreedyChoiceOn) {
   EXPECT_EQ(sampler.Sample(kLogits), 4);
   sampler.Accept(4);
   EXPECT_EQ(sampler.Sample(kLogits), 2);
+}
+
+TEST(SamplerTest, ABiasIsAddedToTheLogitOfItsToken) {
+  EXPECT_EQ(Draw({.logit_bias = {{3, 7.5f}}}, 1)[0], 3);
+  EXPECT_EQ(Draw({.logit_bias = {{3, 6.5f}}}, 1)[0], 1) << "4.5 is not the largest";
+  EXPECT_EQ(Draw({.logit_bias = {{1, -0.5f}}}, 1)[0], 4);
+  EXPECT_EQ(Draw({.logit_bias = {{1, kNever}, {4, kNever}}}, 1)[0], 2);
+  EXPECT_EQ(Draw({.logit_bias = {{0, 0.0f}}}, 1)[0], 1);
+  EXPECT_EQ(Draw({.logit_bias = {{3, 4.0f}, {3, 3.5f}}}, 1)[0], 3) << "both are added";
+}
+
+TEST(SamplerTest, OfEquallyBiasedTokensTheFirstIsChosen) {
+  EXPECT_EQ(Draw({.logit_bias = {{3, 7.0f}}}, 1)[0], 1);
+  EXPECT_EQ(Draw({.logit_bias = {{0, 4.0f}}}, 1)[0], 0);
+}
+
+TEST(SamplerTest, ATokenThatIsForbiddenIsNeverDrawn) {
+  const SamplerOptions options = {.temperature = 5.0f,
+                                  .top_k = 0,
+                                  .top_p = 1.0f,
+                                  .min_p = 0.0f,
+                                  .logit_bias = {{1, kNever}, {4, kNever}}};
+  const std::vector<TokenId> drawn = Draw(options, 500);
+  EXPECT_EQ(std::set<TokenId>(drawn.begin(), drawn.end()), (std::set<TokenId>{0, 2, 3}));
+  SamplerOptions one = options;
+  one.logit_bias.insert(one.logit_bias.end(), {{0, kNever}, {2, kNever}});
+  for (const TokenId token : Draw(one, 50)) EXPECT_EQ(token, 3);
+}
+
+// The order shows where the order matters: a penalty divides a logit that the bias made positive,
+// and multiplies one that it made negative.
+TEST(SamplerTest, TheBiasComesBeforeThePenalty) {
+  const auto second = [](float bias) {
+    TokenSampler sampler = *TokenSampler::Make(
+        {.repeat_penalty = 2.0f, .logit_bias = {{0, bias}, {1, -100}, {2, -100}, {4, -100}}}, 5);
+    sampler.Accept(0);
+    return sampler.Sample(kLogits);
+  };
+  // Token 3 has -2. Behind a bias of -2.5 token 0 has -1.5, which the penalty makes -3; the other
+  // way round it would be 1 / 2 - 2.5 = -2, and the first of equals.
+  EXPECT_EQ(second(-2.5f), 3);
+  EXPECT_EQ(second(-1.5f), 0) << "-0.5 becomes -1";
+}
+
+TEST(SamplerTest, TheBiasComesBeforeTheCutOfTheLikeliest) {
+  const SamplerOptions options = {
+      .temperature = 1.0f, .top_k = 1, .top_p = 1.0f, .min_p = 0.0f, .logit_bias = {{3, 10.0f}}};
+  for (const TokenId token : Draw(options, 20)) EXPECT_EQ(token, 3);
+}
+
+TEST(SamplerTest, ABiasThatCantBeHonouredIsNamed) {
+  const auto refused = [](std::vector<TokenBias> biases) {
+    const auto sampler = TokenSampler::Make({.logit_bias = std::move(biases)}, 3);
+    EXPECT_THAT(sampler, FailsWith(StatusCode::kInvalidArgument, HasSubstr("logit_bias")));
+    return sampler.ok() ? std::string() : sampler.status().message();
+  };
+  EXPECT_THAT(refused({{3, 1.0f}}), HasSubstr("token 3, the vocabulary has ids 0 to 2"));
+  EXPECT_THAT(refused({{-1, 1.0f}}), HasSubstr("token -1"));
+  EXPECT_THAT(refused({{0, std::nanf("")}}), HasSubstr("token 0 is nan"));
+  EXPECT_THAT(refused({{2, -kNever}}), HasSubstr("token 2 is inf"));
+  EXPECT_THAT(refused({{0, kNever}, {1, kNever}, {2, kNever}}), HasSubstr("forbids every token"));
+  EXPECT_THAT(TokenSampler::Make({.logit_bias = {{0, kNever}, {1, kNever}, {1, kNever}}}, 3),
+              ::attndb::test::IsOk());
 }
 
 TEST(SamplerTest, OptionsOutOfLimitsAreNamed) {
