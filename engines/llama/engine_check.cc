@@ -1,6 +1,8 @@
 // Judging generated tokens by plain llama.cpp.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
@@ -11,11 +13,26 @@ namespace {
 
 constexpr uint32_t kCellPad = 256;
 
+struct Judged {
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> generated;
+  std::span<const TokenId> suppressed;  // Tokens that no reply of the model has.
+  const PlainContext::KeepGoing& keep_going;
+};
+
+std::vector<float> Without(std::span<const TokenId> suppressed, std::span<const float> logits) {
+  std::vector<float> allowed(logits.begin(), logits.end());
+  for (const TokenId token : suppressed) {
+    allowed[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+  }
+  return allowed;
+}
+
 // Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
 // and runs beside it.
-Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId> prompt,
-               std::span<const TokenId> generated, const PlainContext::KeepGoing& keep_going,
+Status Compare(const Judged& judged, PlainContext& plain, PlainContext* other,
                CheckReport* report) {
+  const auto& [prompt, generated, suppressed, keep_going] = judged;
   const Clock::time_point start = Clock::now();
   ATTNDB_RETURN_IF_ERROR(plain.Run(prompt, nullptr, keep_going));
   report->plain_prefill_ms = MillisecondsSince(start);
@@ -24,8 +41,9 @@ Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId
   for (size_t i = 0; i < generated.size(); ++i) {
     if (keep_going && !keep_going()) return Status::Cancelled("the comparison was stopped");
     ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, plain.Logits());
-    const TokenId best = ArgMax(logits);
-    const TokenId rival = best != generated[i] ? generated[i] : RunnerUp(logits, best);
+    const std::vector<float> allowed = Without(suppressed, logits);
+    const TokenId best = ArgMax(allowed);
+    const TokenId rival = best != generated[i] ? generated[i] : RunnerUp(allowed, best);
     const double gap = GapOf(logits, best, rival);
     double spread = 0;
     if (other != nullptr) {
@@ -68,7 +86,8 @@ Result<CheckReport> LlamaEngine::CheckAgainstPlain(std::span<const TokenId> prom
       ATTNDB_ASSIGN_OR_RETURN(other, OpenPlain(no_flash));
     }
     ATTNDB_RETURN_IF_ERROR(
-        Compare(*plain, other.get(), prompt, generated, check.keep_going, &report));
+        Compare({prompt, generated, impl_->tokenizer->Suppressed(), check.keep_going}, *plain,
+                other.get(), &report));
     if (spread || report.equal()) return report;
   }
 }

@@ -1,4 +1,5 @@
 // Generating text: prefill, then sample and decode until an end.
+#include <limits>
 #include <utility>
 
 #include "engines/llama/engine_impl.h"
@@ -22,8 +23,11 @@ std::string_view FinishReasonName(FinishReason reason) {
 
 Result<std::unique_ptr<Reply>> LlamaEngine::Impl::BeginReply(
     const GenerateOptions& generate) const {
-  ATTNDB_ASSIGN_OR_RETURN(TokenSampler sampler,
-                          TokenSampler::Make(generate.sampler, info.vocab_size));
+  SamplerOptions sampling = generate.sampler;
+  for (const TokenId token : tokenizer->Suppressed()) {
+    sampling.logit_bias.push_back({token, -std::numeric_limits<float>::infinity()});
+  }
+  ATTNDB_ASSIGN_OR_RETURN(TokenSampler sampler, TokenSampler::Make(sampling, info.vocab_size));
   return std::make_unique<Reply>(generate, &*tokenizer, std::move(sampler));
 }
 

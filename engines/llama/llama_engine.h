@@ -186,7 +186,8 @@ struct TokenBias {
   float bias = 0.0f;
 };
 
-// llama.cpp's samplers, in this order: bias, penalty, top_k, top_p, min_p, temperature, draw.
+// llama.cpp's samplers, in this order: bias, penalty, top_k, top_p, min_p, temperature, draw. A
+// token that the model file suppresses is never chosen.
 struct SamplerOptions {
   float temperature = 0.0f;  // 0 = greedy: the largest logit after the bias and the penalty.
   int32_t top_k = 40;        // 0 = all.

@@ -179,6 +179,12 @@ bool Tokenizer::IsEndOfGeneration(TokenId token) const {
   return present_ && llama_vocab_is_eog(vocab_, token);
 }
 
+std::span<const TokenId> Tokenizer::Suppressed() const {
+  int32_t count = 0;
+  const llama_token* const tokens = llama_vocab_get_suppress_tokens(vocab_, &count);
+  return {tokens, static_cast<size_t>(count)};
+}
+
 bool Tokenizer::IsControl(TokenId token) const {
   return (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_CONTROL) != 0;
 }

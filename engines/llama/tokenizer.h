@@ -47,6 +47,8 @@ class Tokenizer {
   // The begin-of-text token, if the model wants a text to begin with it.
   std::vector<TokenId> BeginOfText() const;
   bool IsEndOfGeneration(TokenId token) const;
+  // Tokens that the model file keeps out of replies: parts of pictures or sounds, for example.
+  std::span<const TokenId> Suppressed() const;
   bool IsControl(TokenId token) const;
   // Whether tokens[idx] stands between texts: a control token, or the one that begins all texts.
   bool IsBetweenTexts(std::span<const TokenId> tokens, size_t idx) const;
