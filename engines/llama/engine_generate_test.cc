@@ -5,11 +5,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "attndb/db.h"
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/sampler.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -36,6 +44,20 @@ class EngineGenerateTest : public ::testing::Test {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(directory_.File("store")));
     ATTNDB_ASSIGN_OR_RETURN(const auto prompt, engine_->FirstTurn("", question));
     return db.CreateSession(engine_->spec(), prompt);
+  }
+
+  // The reply to a question, and what was told of its tokens.
+  std::pair<Generation, std::vector<ReplyToken>> ReplyTo(const std::string& question,
+                                                         GenerateOptions options) {
+    std::vector<ReplyToken> replied;
+    options.on_tokens = [&](std::vector<ReplyToken> tokens) {
+      for (ReplyToken& token : tokens) replied.push_back(std::move(token));
+    };
+    Result<SessionStart> start = Ask(question);
+    EXPECT_THAT(start, ::attndb::test::IsOk());
+    Result<Generation> generation = engine_->Generate(start->session, start->rest, options);
+    EXPECT_THAT(generation, ::attndb::test::IsOk());
+    return {*std::move(generation), std::move(replied)};
   }
 
   ::attndb::test::TempDir directory_;
@@ -152,6 +174,104 @@ TEST_F(EngineGenerateTest, SampledTextIsFixedByItsSeed) {
   };
   EXPECT_EQ(run(1), run(1));
   EXPECT_NE(run(1), run(2));
+}
+
+// The log-softmax of one logit by its definition.
+double LogSoftmax(std::span<const float> logits, TokenId token) {
+  const auto own = static_cast<long double>(logits[static_cast<size_t>(token)]);
+  long double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<long double>(logit) - own);
+  return static_cast<double>(-std::log(sum));
+}
+
+// Goal:   each token comes with the model's own log-probabilities, whatever chose it.
+// Method: the same tokens are run again one by one, and judged by the logits before each.
+TEST_F(EngineGenerateTest, TokensComeWithTheirLogProbabilities) {
+  GenerateOptions options = {.max_tokens = 8, .chances = {.num_likeliest = 5}};
+  options.sampler = {.temperature = 1.5f, .seed = 3, .logit_bias = {{20, 50.0f}, {21, 50.0f}}};
+  const auto [generation, replied] = ReplyTo("What is the capital of France?", options);
+  ASSERT_EQ(replied.size(), 8u);
+  ASSERT_EQ(replied.size(), generation.tokens.size());
+
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart again, Ask("What is the capital of France?"));
+  ATTNDB_ASSERT_OK(engine_->Prefill(again.session, again.rest));
+  std::string text;
+  for (size_t i = 0; i < replied.size(); ++i) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const std::span<const float> logits, engine_->Logits(0));
+    const ReplyToken& token = replied[i];
+    EXPECT_EQ(token.token, generation.tokens[i]);
+    EXPECT_NEAR(token.chance, LogSoftmax(logits, token.token), 1e-9);
+    ASSERT_EQ(token.likeliest.size(), 5u);
+    EXPECT_EQ(token.likeliest[0].token, ArgMax(logits));
+    for (const LikelyToken& likely : token.likeliest) {
+      EXPECT_NEAR(likely.chance, LogSoftmax(logits, likely.token), 1e-9);
+      EXPECT_FALSE(likely.text.empty());
+    }
+    text += token.text;
+    ATTNDB_ASSERT_OK(engine_->Decode(again.session, token.token));
+  }
+  EXPECT_EQ(text, generation.text);
+}
+
+TEST_F(EngineGenerateTest, TheEndOfTheModelIsNamedAmongTheLikeliest) {
+  const auto [generation, replied] =
+      ReplyTo("What is the capital of France?",
+              {.max_tokens = 9, .ignore_end = true, .chances = {.num_likeliest = 2}});
+  // "The capital of France is Paris.", and the end, which is no text.
+  ASSERT_EQ(replied.size(), 9u);
+  const auto end = std::ranges::find_if(
+      replied, [&](const ReplyToken& token) { return engine_->IsEndOfGeneration(token.token); });
+  ASSERT_NE(end, replied.end());
+  EXPECT_EQ(end->text, "");
+  EXPECT_EQ(end->likeliest[0].text, "<|im_end|>");
+  EXPECT_TRUE(end->likeliest[0].is_named);
+  EXPECT_EQ(replied[0].text, replied[0].likeliest[0].text);
+  EXPECT_FALSE(replied[0].likeliest[0].is_named);
+}
+
+TEST_F(EngineGenerateTest, TokensOfAStopStringAreLeftOut) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, Ask("What is the capital of France?"));
+  std::string text, of_tokens;
+  GenerateOptions options = {.stop = {"ance is"}};
+  options.on_tokens = [&](const std::vector<ReplyToken>& tokens) {
+    for (const ReplyToken& token : tokens) of_tokens += token.text;
+  };
+  options.on_piece = [&](std::string_view piece) {
+    text += piece;
+    EXPECT_TRUE(text.starts_with(of_tokens)) << "a token comes with its last byte";
+    return true;
+  };
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Generation generation,
+                              engine_->Generate(start.session, start.rest, options));
+  EXPECT_EQ(generation.finish, FinishReason::kStop);
+  EXPECT_EQ(generation.text, "The capital of Fr");
+  EXPECT_EQ(of_tokens, generation.text);
+}
+
+TEST_F(EngineGenerateTest, ChancesChangeNothing) {
+  const auto run = [&](bool with_chances, bool after_samplers) {
+    Result<SessionStart> start = Ask("Write a sentence about the sea.");
+    GenerateOptions options = {.max_tokens = 12};
+    options.sampler = {.temperature = 1.5f, .min_p = 0.0f, .seed = 1};
+    options.chances = {.num_likeliest = 20, .after_samplers = after_samplers};
+    if (with_chances) options.on_tokens = [](const std::vector<ReplyToken>&) {};
+    return engine_->Generate(start->session, start->rest, options)->tokens;
+  };
+  const std::vector<TokenId> plain = run(false, false);
+  EXPECT_EQ(run(true, false), plain);
+  EXPECT_EQ(run(true, true), plain);
+}
+
+TEST_F(EngineGenerateTest, ABiasSteersAReply) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<TokenId> paris,
+                              engine_->Tokenize(" Paris", false, false));
+  ASSERT_EQ(paris.size(), 1u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, Ask("What is the capital of France?"));
+  GenerateOptions options = {.max_tokens = 12};
+  options.sampler.logit_bias = {{paris[0], -std::numeric_limits<float>::infinity()}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Generation without,
+                              engine_->Generate(start.session, start.rest, options));
+  EXPECT_THAT(without.text, ::testing::Not(HasSubstr(" Paris")));
 }
 
 TEST_F(EngineGenerateTest, AFailedGenerationLeavesTheSessionAsItWas) {

@@ -202,6 +202,31 @@ struct SamplerOptions {
   std::vector<TokenBias> logit_bias;  // The biases of a token that is named twice add up.
 };
 
+// How likely each token of a reply was.
+struct ChanceOptions {
+  uint32_t num_likeliest = 0;  // Tokens that are told beside each one of the reply.
+  // False: log-probabilities of the model itself, whatever the sampler's options. True:
+  // probabilities of the draw, after all samplers; tokens that could not be drawn are left out.
+  bool after_samplers = false;
+};
+
+// A token that could have come.
+struct LikelyToken {
+  TokenId token = 0;
+  double chance = 0;      // A log-probability, or a probability: ChanceOptions::after_samplers.
+  std::string text;       // Its bytes; a control token's name.
+  bool is_named = false;  // The token has no bytes: `text` is its name.
+};
+
+// A token of a reply.
+struct ReplyToken {
+  TokenId token = 0;
+  double chance = 0;  // As LikelyToken::chance.
+  // Its bytes in the reply's text: none of a control token, and not those of a stop string.
+  std::string text;
+  std::vector<LikelyToken> likeliest;  // The likeliest first.
+};
+
 struct GenerateOptions {
   uint32_t max_tokens = 256;
   std::vector<std::string> stop;  // The text ends before the first of these.
@@ -209,6 +234,10 @@ struct GenerateOptions {
   SamplerOptions sampler;
   // Whole UTF-8 characters as they come; false stops.
   std::function<bool(std::string_view piece)> on_piece;
+  // Called before on_piece with the tokens whose last bytes it shows, and at the end with those
+  // that are left; not with the tokens of a stop string. Null: no chances are computed.
+  std::function<void(std::vector<ReplyToken> tokens)> on_tokens;
+  ChanceOptions chances;  // For on_tokens.
   PrefillOptions prefill;
 };
 

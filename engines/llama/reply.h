@@ -19,6 +19,7 @@
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/sampler.h"
+#include "engines/llama/shown_tokens.h"
 #include "engines/llama/text_stream.h"
 #include "engines/llama/tokenizer.h"
 
@@ -32,8 +33,8 @@ class Reply {
   // Lets the repeat penalty know the tokens before the reply.
   void SeePrompt(std::span<const TokenId> tokens);
   // Samples the next token from the logits after the last one, and shows what text it completes
-  // (GenerateOptions::on_piece). The reason to end, if there is one. tokens() has the new token,
-  // unless it is the model's end.
+  // (GenerateOptions::on_piece, on_tokens). The reason to end, if there is one. tokens() has the
+  // new token, unless it is the model's end.
   // REQUIRES: it has not ended; GenerateOptions::max_tokens > 0.
   std::optional<FinishReason> Next(std::span<const float> logits);
   // Shows what was held back, and gives the whole text, without the stop string.
@@ -44,12 +45,18 @@ class Reply {
   const GenerateOptions& options() const { return options_; }
 
  private:
-  bool Show(const std::string& piece) const;
+  // Shows text of the tokens that are noted. False: its reader wants no more.
+  bool Show(const std::string& piece);
+  // Notes a sampled token for GenerateOptions::on_tokens, which is not null.
+  void Note(TokenId token, std::string piece, std::span<const float> logits);
+  LikelyToken Likely(const TokenChance& chance) const;
+  void GiveOut(std::vector<ReplyToken> tokens) const;
 
   const GenerateOptions options_;
   const Tokenizer* const tokenizer_;
   TokenSampler sampler_;
   TextStream stream_;
+  ShownTokens noted_;  // Empty without GenerateOptions::on_tokens.
   std::vector<TokenId> tokens_;
 };
 

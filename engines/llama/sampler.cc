@@ -103,8 +103,8 @@ Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t 
   const bool penalized = (options.repeat_penalty != 1.0f || options.frequency_penalty != 0.0f ||
                           options.presence_penalty != 0.0f) &&
                          options.repeat_last_n != 0;
-  const bool greedy = options.temperature == 0.0f;
-  if (greedy && !penalized && options.logit_bias.empty()) return sampler;
+  sampler.draws_ = options.temperature != 0.0f;
+  if (!sampler.draws_ && !penalized && options.logit_bias.empty()) return sampler;
   sampler.chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
   llama_sampler* const chain = sampler.chain_.get();
   AddBias(options.logit_bias, vocab_size, chain);
@@ -114,7 +114,7 @@ Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t 
                                             options.repeat_penalty, options.frequency_penalty,
                                             options.presence_penalty));
   }
-  if (greedy) {
+  if (!sampler.draws_) {
     llama_sampler_chain_add(chain, llama_sampler_init_greedy());
     return sampler;
   }
@@ -136,7 +136,27 @@ TokenId TokenSampler::Sample(std::span<const float> logits) {
   }
   llama_token_data_array array = {candidates_.data(), candidates_.size(), -1, false};
   llama_sampler_apply(chain_.get(), &array);
+  left_ = {array.data, array.size};
   return array.selected < 0 ? ArgMax(logits) : array.data[array.selected].id;
+}
+
+TokenChances TokenSampler::Chances(TokenId chosen, size_t num_likeliest) const {
+  TokenChances chances = {.chosen = 1, .likeliest = {{chosen, 1}}};
+  if (draws_) {
+    chances.likeliest.clear();
+    for (const llama_token_data& candidate : left_) {
+      if (candidate.id == chosen) chances.chosen = double{candidate.p};
+      if (candidate.p > 0) chances.likeliest.push_back({candidate.id, double{candidate.p}});
+    }
+  }
+  const size_t count = std::min(num_likeliest, chances.likeliest.size());
+  const auto end = chances.likeliest.begin() + static_cast<ptrdiff_t>(count);
+  std::partial_sort(chances.likeliest.begin(), end, chances.likeliest.end(),
+                    [](const TokenChance& a, const TokenChance& b) {
+                      return a.value != b.value ? a.value > b.value : a.token < b.token;
+                    });
+  chances.likeliest.erase(end, chances.likeliest.end());
+  return chances;
 }
 
 void TokenSampler::Accept(TokenId token) {

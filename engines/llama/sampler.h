@@ -13,6 +13,7 @@
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/llama_handles.h"
+#include "engines/llama/token_chances.h"
 
 namespace attndb::llama {
 
@@ -34,6 +35,10 @@ class TokenSampler {
 
   TokenId Sample(std::span<const float> logits);
 
+  // Returns probabilities of the last Sample, after all samplers. Tokens that these left no chance
+  // are not among the likeliest. REQUIRES: Sample was called, and returned `chosen`.
+  TokenChances Chances(TokenId chosen, size_t num_likeliest) const;
+
   // Lets the repeat penalty know a token of the text so far, sampled ones too.
   void Accept(TokenId token);
 
@@ -41,7 +46,10 @@ class TokenSampler {
   TokenSampler() = default;
 
   SamplerHandle chain_;  // Null if the choice is just the largest logit.
+  bool draws_ = false;   // False: the token of the largest logit is sure to come.
   std::vector<llama_token_data> candidates_;
+  // What the samplers left of candidates_ in the last Sample.
+  std::span<const llama_token_data> left_;
 };
 
 }  // namespace attndb::llama

@@ -129,6 +129,43 @@ TEST(SamplerTest, ABiasThatCantBeHonouredIsNamed) {
               ::attndb::test::IsOk());
 }
 
+TEST(SamplerTest, WithoutADrawTheChoiceIsSure) {
+  for (const SamplerOptions& options : {SamplerOptions(), SamplerOptions{.repeat_penalty = 1.1f},
+                                        SamplerOptions{.logit_bias = {{2, 1.0f}}}}) {
+    TokenSampler sampler = *TokenSampler::Make(options, 5);
+    const TokenId token = sampler.Sample(kLogits);
+    const TokenChances chances = sampler.Chances(token, 3);
+    EXPECT_EQ(chances.chosen, 1);
+    ASSERT_EQ(chances.likeliest.size(), 1u);
+    EXPECT_EQ(chances.likeliest[0].token, token);
+    EXPECT_EQ(chances.likeliest[0].value, 1);
+    EXPECT_TRUE(sampler.Chances(token, 0).likeliest.empty());
+  }
+}
+
+TEST(SamplerTest, ChancesOfADrawAreThoseAfterAllSamplers) {
+  const SamplerOptions options = {.temperature = 0.5f,
+                                  .top_k = 3,
+                                  .top_p = 1.0f,
+                                  .min_p = 0.0f,
+                                  .logit_bias = {{0, 5.0f}, {2, kNever}}};
+  // What is left are 6, 5 and 5, which the temperature makes 12, 10 and 10.
+  const double total = 1 + 2 * std::exp(-2.0);
+  TokenSampler sampler = *TokenSampler::Make(options, 5);
+  for (int i = 0; i < 20; ++i) {
+    const TokenId token = sampler.Sample(kLogits);
+    const TokenChances chances = sampler.Chances(token, 5);
+    EXPECT_NEAR(chances.chosen, (token == 0 ? 1 : std::exp(-2.0)) / total, 1e-6);
+    ASSERT_EQ(chances.likeliest.size(), 3u) << "others can't be drawn";
+    const TokenId in_order[] = {0, 1, 4};
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(chances.likeliest[k].token, in_order[k]);
+      EXPECT_NEAR(chances.likeliest[k].value, (k == 0 ? 1 : std::exp(-2.0)) / total, 1e-6);
+    }
+    EXPECT_EQ(sampler.Chances(token, 2).likeliest.size(), 2u);
+  }
+}
+
 TEST(SamplerTest, OptionsOutOfLimitsAreNamed) {
   const std::pair<SamplerOptions, const char*> cases[] = {
       {{.temperature = -1.0f}, "temperature"},
