@@ -14,6 +14,8 @@ constexpr size_t kMaxShownBytes = 40;
 // Reads JSON without keeping any of it, and ends where it is wrong or beyond the limits.
 class LimitCheck final : public nlohmann::json_sax<Json> {
  public:
+  explicit LimitCheck(const WideField& wide) : wide_(wide) {}
+
   const std::string& trouble() const { return trouble_; }
 
   bool null() override { return true; }
@@ -24,9 +26,11 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
   bool string(string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
   bool start_object(size_t) override { return Open(); }
-  bool key(string_t&) override {
-    if (++num_members_[depth_] <= kMaxJsonMembers) return true;
-    return Fail("an object of more than " + std::to_string(kMaxJsonMembers) + " members");
+  bool key(string_t& name) override {
+    if (depth_ == 1) is_in_wide_ = !wide_.name.empty() && name == wide_.name;
+    const size_t most = depth_ == 2 && is_in_wide_ ? wide_.members : kMaxJsonMembers;
+    if (++num_members_[depth_] <= most) return true;
+    return Fail("an object of more than " + std::to_string(most) + " members");
   }
   bool end_object() override { return Close(); }
   bool start_array(size_t) override { return Open(); }
@@ -53,6 +57,8 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
     return false;
   }
 
+  const WideField wide_;
+  bool is_in_wide_ = false;  // Inside the member of the outermost object that has this name.
   size_t depth_ = 0;
   std::array<size_t, kMaxJsonDepth + 1> num_members_{};  // In the object that is open, by depth.
   std::string trouble_;
@@ -60,8 +66,8 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Result<Json> ParseJson(std::string_view text) {
-  LimitCheck check;
+Result<Json> ParseJson(std::string_view text, const WideField& wide) {
+  LimitCheck check(wide);
   if (!Json::sax_parse(text, &check)) {
     return Status::InvalidArgument("the body is not JSON that can be taken: " + check.trouble());
   }

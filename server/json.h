@@ -17,8 +17,14 @@ using Json = nlohmann::ordered_json;
 inline constexpr size_t kMaxJsonDepth = 32;
 inline constexpr size_t kMaxJsonMembers = 256;  // In one object: they are sought one by one.
 
+// A field of a request that may have more members than other objects.
+struct WideField {
+  std::string_view name;  // A member of the outermost object. Empty: none.
+  size_t members = kMaxJsonMembers;
+};
+
 // Errors: kInvalidArgument: not JSON, not UTF-8, or beyond the limits above.
-Result<Json> ParseJson(std::string_view text);
+Result<Json> ParseJson(std::string_view text, const WideField& wide = {});
 
 // Returns the tree of a JSON text of the library's own. A source that calls nlohmann's parser takes
 // 2 s more to compile.

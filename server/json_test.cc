@@ -111,6 +111,28 @@ TEST(JsonTest, MembersOfOneObjectAreLimited) {
   ATTNDB_EXPECT_OK(ParseJson("[" + full + "," + full + R"(,{"a":)" + full + R"(,"b":1}])"));
 }
 
+TEST(JsonTest, OneFieldMayHaveMoreMembers) {
+  const auto object = [](size_t num_members) {
+    std::string text = "{";
+    for (size_t i = 0; i < num_members; ++i) text += "\"" + std::to_string(i) + "\":-1,";
+    text.back() = '}';
+    return text;
+  };
+  const WideField wide = {.name = "wide", .members = 1000};
+  const auto parse = [&](const std::string& text) { return ParseJson(text, wide).status(); };
+  ATTNDB_EXPECT_OK(parse(R"({"a":{},"wide":)" + object(1000) + R"(,"b":{"c":1}})"));
+  EXPECT_THAT(parse(R"({"wide":)" + object(1001) + "}"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("more than 1000 members")));
+  // Neither other fields, nor objects inside of it, nor a field of this name elsewhere.
+  const std::string many = object(kMaxJsonMembers + 1);
+  for (const std::string& text :
+       {many, R"({"other":)" + many + "}", R"({"wide":1,"other":)" + many + "}",
+        R"({"wide":{"a":)" + many + "}}", R"({"wide":[)" + many + "]}",
+        R"({"a":{"wide":)" + many + "}}", R"([{"wide":)" + many + "}]"}) {
+    EXPECT_THAT(parse(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("256 members")));
+  }
+}
+
 // A member of an ordered object is found by looking at all of them.
 TEST(JsonTest, AnObjectOfManyMembersIsRefusedAtOnce) {
   std::string text = "{";
