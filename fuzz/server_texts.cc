@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <optional>
@@ -41,7 +42,8 @@ constexpr std::string_view kBody =
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("functions":[],"logprobs":false,"top_logprobs":0,"n_probs":0,"logit_bias":{},)"
+    R"("functions":[],"logprobs":false,"top_logprobs":0,"n_probs":5,)"
+    R"("post_sampling_probs":true,"logit_bias":{"50256":-100,"word":false},)"
     R"("grammar":"","json_schema":{},)"
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
     R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
@@ -125,6 +127,12 @@ void CheckRequest(const server::TextRequest& request) {
   const bool has_prompt = request.prompt.empty() != request.prompt_tokens.empty();
   ATTNDB_CHECK(!request.messages.empty() || has_prompt);
   for (const TokenId token : request.prompt_tokens) ATTNDB_CHECK(token >= 0);
+  ATTNDB_CHECK(request.chances.num_likeliest <= server::kMaxTopLogprobs);
+  ATTNDB_CHECK(request.logit_bias.size() <= server::kMaxBiasEntries);
+  for (const server::BiasEntry& entry : request.logit_bias) {
+    ATTNDB_CHECK(entry.token >= 0 && entry.text.size() <= server::kMaxBiasTextBytes);
+    ATTNDB_CHECK(entry.bias <= server::kMaxLogitBias && !std::isnan(entry.bias));
+  }
   for (const llama::ChatMessage& message : request.messages) {
     ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
   }
@@ -139,12 +147,12 @@ void CheckError(const Status& status) {
 
 // The JSON of a text; null, and the error is checked, if there is none.
 std::optional<Json> JsonIn(const std::string& text) {
-  Result<Json> json = server::ParseJson(text);
+  Result<Json> json = server::ParseJson(text, server::kBiasField);
   if (!json.ok()) {
     CheckError(json.status());
     return std::nullopt;
   }
-  const Result<Json> again = server::ParseJson(server::ToText(*json));
+  const Result<Json> again = server::ParseJson(server::ToText(*json), server::kBiasField);
   ATTNDB_CHECK(again.ok() && *again == *json);
   return *std::move(json);
 }

@@ -29,6 +29,14 @@ void RecordingListener::OnStart(const TurnStart& start) {
   if (on_start_) on_start_();
 }
 
+void RecordingListener::OnChances(std::vector<llama::ReplyToken> tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Note();
+  EXPECT_TRUE(start_) << "chances before the start";
+  EXPECT_FALSE(tokens.empty());
+  chances_.insert(chances_.end(), tokens.begin(), tokens.end());
+}
+
 void RecordingListener::OnText(std::string_view text) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Note();
@@ -94,6 +102,11 @@ Status RecordingListener::error() const {
 std::string RecordingListener::text() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return text_;
+}
+
+std::vector<llama::ReplyToken> RecordingListener::chances() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return chances_;
 }
 
 uint64_t RecordingListener::num_tokens() const {

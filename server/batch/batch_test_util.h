@@ -35,6 +35,7 @@ class RecordingListener final : public TurnListener {
       : on_start_(std::move(on_start)) {}
 
   void OnStart(const TurnStart& start) override;
+  void OnChances(std::vector<llama::ReplyToken> tokens) override;
   void OnText(std::string_view text) override;
   void OnToken(double seconds) override;
   void OnEnd(const TurnEnd& end) override;
@@ -48,6 +49,7 @@ class RecordingListener final : public TurnListener {
   std::optional<TurnEnd> end() const;
   Status error() const;
   std::string text() const;
+  std::vector<llama::ReplyToken> chances() const;
   uint64_t num_tokens() const;
   int num_calls() const;
 
@@ -63,6 +65,7 @@ class RecordingListener final : public TurnListener {
   std::optional<TurnEnd> end_;
   std::optional<Status> error_;
   std::string text_;
+  std::vector<llama::ReplyToken> chances_;
   uint64_t num_tokens_ = 0;
   int num_calls_ = 0;
 };

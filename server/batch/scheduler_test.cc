@@ -92,6 +92,39 @@ class SchedulerTest : public BatchTest {
   std::thread compact_;
 };
 
+// Goal: a turn that tells chances tells those that it tells alone, and nobody else's does.
+TEST_F(SchedulerTest, ATurnTellsItsChancesAlone) {
+  Open();
+  std::vector<TurnRequest> requests;
+  for (uint32_t i = 0; i < 4; ++i) {
+    requests.push_back(Request("turn" + std::to_string(i), 5 + size_t{i} * 9, i,
+                               i % 2 == 0 ? Greedy(8) : Drawn(8, i)));
+    requests[i].generate.chances.num_likeliest = 3;
+    requests[i].tells_chances = i < 2;
+  }
+  std::vector<std::vector<llama::ReplyToken>> alone(requests.size());
+  for (size_t i = 0; i < 2; ++i) {
+    TurnRequest request = requests[i];
+    request.generate.on_tokens = [&alone, i](const std::vector<llama::ReplyToken>& tokens) {
+      alone[i].insert(alone[i].end(), tokens.begin(), tokens.end());
+    };
+    Alone(request);
+    ASSERT_EQ(alone[i].size(), 8u);
+  }
+  StartScheduler();
+  const auto listeners = AddAtOnce(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    const std::vector<llama::ReplyToken> told = listeners[i]->chances();
+    ASSERT_EQ(told.size(), alone[i].size()) << i;
+    for (size_t k = 0; k < told.size(); ++k) {
+      EXPECT_EQ(told[k].token, alone[i][k].token);
+      EXPECT_NEAR(told[k].chance, alone[i][k].chance, 1e-3);
+      ASSERT_EQ(told[k].likeliest.size(), 3u);
+    }
+  }
+}
+
 TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
   Open();
   std::vector<TurnRequest> requests;

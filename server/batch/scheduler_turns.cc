@@ -93,6 +93,11 @@ bool Scheduler::Begin(Turn* turn) {
     listener->OnText(piece);
     return true;
   };
+  if (request.tells_chances) {
+    generate.on_tokens = [listener = turn->listener_.get()](std::vector<llama::ReplyToken> tokens) {
+      listener->OnChances(std::move(tokens));
+    };
+  }
   Result<std::unique_ptr<llama::Reply>> reply = engine_->BeginReply(generate);
   if (!reply.ok()) {
     Fail(turn, reply.status());

@@ -47,15 +47,18 @@ struct TurnEnd {
   StoreTicket stored;               // The Store of the turn.
 };
 
-// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
-// OnToken any number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or
-// OnError, at any point, as the last. None may wait.
+// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnChances,
+// OnText and OnToken any number of times, OnEnd; or, of a turn that asks for no reply, OnStart,
+// OnRead; or OnError, at any point, as the last. None may wait.
 class TurnListener {
  public:
   virtual ~TurnListener() = default;
   // So many of the prompt's tokens that are not reused have run. Comes before OnStart, too.
   virtual void OnProgress(uint64_t /*num_run*/, uint64_t /*num_to_run*/) {}
   virtual void OnStart(const TurnStart& start) = 0;
+  // How likely these tokens of the reply were (TurnRequest::tells_chances). Comes before the OnText
+  // that shows their last bytes; the tokens that are left at the end come before OnEnd.
+  virtual void OnChances(std::vector<llama::ReplyToken> /*tokens*/) {}
   virtual void OnText(std::string_view text) = 0;
   // The reply has one token more, so many seconds after the one before it; the first, after the
   // request. What text it completes has come before.
@@ -75,6 +78,7 @@ struct TurnRequest {
   // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
+  bool tells_chances = false;       // Those that generate.chances asks for.
   bool replies = true;              // False: the prompt is read, and no more.
   // The reply ends when the window is full. Without it the oldest tokens leave, and it goes on.
   bool ends_with_window = false;

@@ -11,7 +11,7 @@ const char* ReasonOf(llama::FinishReason finish) {
   return finish == llama::FinishReason::kMaxTokens ? "length" : "stop";
 }
 
-std::string EventText(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
+std::string EventText(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
 
@@ -59,7 +59,11 @@ Json TextAnswer::Usage(const TurnEnd& end) const {
   return usage;
 }
 
-void TextAnswer::Event(const Json& json) { responder_->Write(EventText(json)); }
+std::string TextAnswer::TextOf(const Json& frame) {
+  // A whole answer has a list of all its tokens, an event none if it has no token.
+  const bool has_none = style_.stream ? logprobs_.empty() : logprobs_.form() == LogprobForm::kNone;
+  return has_none ? ToText(frame) : TextWithLogprobs(frame, logprobs_.Take());
+}
 
 void TextAnswer::EnsureBegun() {
   if (std::exchange(begun_, true)) return;
@@ -72,7 +76,7 @@ void TextAnswer::EnsureBegun() {
     Json choice = Choice("", nullptr);
     choice["delta"]["role"] = "assistant";
     role["choices"] = Json::array({std::move(choice)});
-    response.body = EventText(role);
+    response.body = EventText(ToText(role));
   }
   responder_->Begin(std::move(response));
 }
@@ -85,7 +89,7 @@ void TextAnswer::OnText(std::string_view text) {
   EnsureBegun();
   Json chunk = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
   chunk["choices"] = Json::array({Choice(text, nullptr)});
-  Event(chunk);
+  responder_->Write(EventText(TextOf(chunk)));
 }
 
 void TextAnswer::OnEnd(const TurnEnd& end) {
@@ -93,16 +97,16 @@ void TextAnswer::OnEnd(const TurnEnd& end) {
     Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
     whole["choices"] = Json::array({Choice(text_, ReasonOf(end.finish))});
     whole["usage"] = Usage(end);
-    return responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = ToText(whole)});
+    return responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = TextOf(whole)});
   }
   EnsureBegun();
   Json last = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
   last["choices"] = Json::array({Choice("", ReasonOf(end.finish))});
-  Event(last);
+  responder_->Write(EventText(TextOf(last)));
   if (style_.include_usage) {
     last["choices"] = Json::array();
     last["usage"] = Usage(end);
-    Event(last);
+    responder_->Write(EventText(ToText(last)));
   }
   responder_->Write("data: [DONE]\n\n");
   responder_->End();
@@ -110,7 +114,7 @@ void TextAnswer::OnEnd(const TurnEnd& end) {
 
 void TextAnswer::OnError(const Status& status) {
   if (!begun_) return responder_->Send(ErrorResponse(status));
-  Event(ErrorJson(status));
+  responder_->Write(EventText(ToText(ErrorJson(status))));
   responder_->End();
 }
 

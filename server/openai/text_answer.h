@@ -2,7 +2,8 @@
 //
 // Streams: the first event waits for the first text, so that whatever fails before is a plain HTTP
 //          error; what fails later is an event with an error. The role comes first, finish_reason
-//          last, then, if asked for, usage, then [DONE].
+//          last, then, if asked for, usage, then [DONE]. The logprobs of a token come in the event
+//          with the end of its text, or in that with finish_reason.
 // Threads: as TurnListener.
 #ifndef ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
 #define ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
@@ -11,10 +12,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/batch/turn.h"
 #include "server/http/exchange.h"
 #include "server/json.h"
+#include "server/openai/token_logprobs.h"
 
 namespace attndb::server {
 
@@ -28,6 +32,7 @@ struct AnswerStyle {
   bool is_chat = true;
   bool stream = false;
   bool include_usage = false;
+  LogprobForm logprobs = LogprobForm::kNone;
   std::string model;
   int64_t created = 0;  // Seconds since the Unix epoch.
 };
@@ -35,9 +40,10 @@ struct AnswerStyle {
 class TextAnswer final : public TurnListener {
  public:
   TextAnswer(std::shared_ptr<Responder> responder, AnswerStyle style)
-      : responder_(std::move(responder)), style_(std::move(style)) {}
+      : responder_(std::move(responder)), style_(std::move(style)), logprobs_(style_.logprobs) {}
 
   void OnStart(const TurnStart& start) override { start_ = start; }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override { logprobs_.Add(tokens); }
   void OnText(std::string_view text) override;
   void OnEnd(const TurnEnd& end) override;
   void OnError(const Status& status) override;
@@ -48,14 +54,16 @@ class TextAnswer final : public TurnListener {
   // One choice: `text` or a part of it, and the reason to finish, if it has one.
   Json Choice(std::string_view text, const Json& finish_reason) const;
   Json Usage(const TurnEnd& end) const;
-  void Event(const Json& json);
+  // The text of a frame with its choice, and the logprobs of the tokens since the last one.
+  std::string TextOf(const Json& frame);
   void EnsureBegun();
 
   const std::shared_ptr<Responder> responder_;
   const AnswerStyle style_;
   TurnStart start_;
-  bool begun_ = false;  // The stream's head was sent.
-  std::string text_;    // What came of an answer that is not streamed.
+  bool begun_ = false;      // The stream's head was sent.
+  std::string text_;        // What came of an answer that is not streamed.
+  TokenLogprobs logprobs_;  // For tokens that were not sent yet.
 };
 
 }  // namespace attndb::server

@@ -284,6 +284,81 @@ TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {
   EXPECT_EQ(Parsed(events[3])["usage"]["dropped_tokens"], 9);
 }
 
+llama::ReplyToken Token(TokenId id, const std::string& text) {
+  llama::ReplyToken token;
+  token.token = id;
+  token.text = text;
+  token.chance = -0.5;
+  return token;
+}
+
+// The ids of the tokens that logprobs have.
+std::string IdsOf(const Json& logprobs) {
+  if (logprobs.is_null()) return "null";
+  std::string ids;
+  for (const Json& token : logprobs["content"]) ids += ToText(token["id"]) + " ";
+  return ids;
+}
+
+TEST_F(TextAnswerTest, AWholeAnswerHasTheLogprobsOfAllTokens) {
+  TextAnswer answer = Answer({.logprobs = LogprobForm::kContent});
+  answer.OnStart(Start());
+  answer.OnChances({Token(1, "Hel")});
+  answer.OnText("Hel");
+  answer.OnChances({Token(2, ""), Token(3, "lo")});
+  answer.OnText("lo");
+  answer.OnChances({Token(4, "")});
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 4});
+  ASSERT_TRUE(responder_->sent);
+  const Json choice = Parsed(responder_->sent->body)["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "Hello");
+  EXPECT_EQ(IdsOf(choice["logprobs"]), "1 2 3 4 ");
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
+TEST_F(TextAnswerTest, AWholeAnswerWithoutTokensHasAnEmptyList) {
+  TextAnswer answer = Answer({.logprobs = LogprobForm::kContent});
+  answer.OnStart(Start());
+  answer.OnEnd({});
+  EXPECT_EQ(ToText(Parsed(responder_->sent->body)["choices"][0]["logprobs"]),
+            R"({"content":[],"refusal":null})");
+}
+
+TEST_F(TextAnswerTest, AnEventHasTheLogprobsOfItsTokens) {
+  TextAnswer answer =
+      Answer({.stream = true, .include_usage = true, .logprobs = LogprobForm::kContent});
+  answer.OnStart(Start());
+  answer.OnChances({Token(1, "He"), Token(2, "l")});
+  answer.OnText("Hel");
+  answer.OnText("l");  // A part of a token.
+  answer.OnChances({Token(3, "lo")});
+  answer.OnText("o");
+  answer.OnChances({Token(4, "")});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 4});
+  std::vector<std::string> ids;
+  for (const std::string& event : responder_->Events()) {
+    if (event == "[DONE]") break;
+    const Json choices = Parsed(event)["choices"];
+    ids.push_back(choices.empty() ? "usage" : IdsOf(choices[0]["logprobs"]));
+  }
+  EXPECT_THAT(ids, ElementsAre("null", "1 2 ", "null", "3 ", "4 ", "usage"));
+}
+
+TEST_F(TextAnswerTest, ACompletionsLogprobsAreLists) {
+  for (const bool stream : {false, true}) {
+    const auto responder = std::make_shared<RecordingResponder>();
+    TextAnswer answer(responder,
+                      {.is_chat = false, .stream = stream, .logprobs = LogprobForm::kLegacy});
+    answer.OnStart(Start());
+    answer.OnChances({Token(1, "Hi")});
+    answer.OnText("Hi");
+    answer.OnEnd({});
+    const std::string body = stream ? responder->Events()[0] : responder->sent->body;
+    EXPECT_EQ(ToText(Parsed(body)["choices"][0]["logprobs"]),
+              R"({"tokens":["Hi"],"token_logprobs":[-0.5],"top_logprobs":null,"text_offset":[0]})");
+  }
+}
+
 TEST_F(TextAnswerTest, TextOfAnyKindStaysOneEvent) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());

@@ -22,10 +22,6 @@ struct RefusedField {
 constexpr std::array kRefused = {
     RefusedField{"tools", "tools are not supported"},
     RefusedField{"functions", "functions are not supported"},
-    RefusedField{"logprobs", "log probabilities are not supported"},
-    RefusedField{"top_logprobs", "log probabilities are not supported"},
-    RefusedField{"n_probs", "log probabilities are not supported"},
-    RefusedField{"logit_bias", "a bias of logits is not supported"},
     RefusedField{"grammar", "a grammar is not supported"},
     RefusedField{"json_schema", "a schema is not supported"},
     RefusedField{"audio", "audio is not supported"},
@@ -111,6 +107,51 @@ Status ReadSampler(const Json& body, TextRequest* request) {
   return Status::Ok();
 }
 
+// In a chat, "logprobs" is true or false.
+Status ReadChatLogprobs(const Json& body, TextRequest* request) {
+  bool is_asked = false;
+  uint64_t num_likeliest = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "logprobs", &is_asked));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top_logprobs", 0, kMaxTopLogprobs, &num_likeliest));
+  if (!is_asked && num_likeliest > 0) {
+    return Status::InvalidArgument(R"('top_logprobs' needs "logprobs": true)");
+  }
+  if (is_asked) request->logprobs = LogprobForm::kContent;
+  request->chances.num_likeliest = static_cast<uint32_t>(num_likeliest);
+  return Status::Ok();
+}
+
+// In a completion, "logprobs" is the number of tokens that are told beside each one.
+Status ReadCompletionLogprobs(const Json& body, TextRequest* request) {
+  const Json* const top = FindMember(body, "top_logprobs");
+  if (top != nullptr && !AsksForNothing(*top)) {
+    return Status::InvalidArgument("'top_logprobs' is a field of chats: set 'logprobs' to it");
+  }
+  const Json* const found = FindMember(body, "logprobs");
+  if (found == nullptr || *found == false) return Status::Ok();
+  uint64_t num_likeliest = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "logprobs", 0, kMaxTopLogprobs, &num_likeliest));
+  request->logprobs = LogprobForm::kLegacy;
+  request->chances.num_likeliest = static_cast<uint32_t>(num_likeliest);
+  return Status::Ok();
+}
+
+// Fields of llama.cpp's server, in both kinds. OpenAI's fields come first.
+Status ReadProbs(const Json& body, TextRequest* request) {
+  uint64_t num_likeliest = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "n_probs", 0, kMaxTopLogprobs, &num_likeliest));
+  if (request->logprobs == LogprobForm::kNone && num_likeliest > 0) {
+    request->logprobs = LogprobForm::kContent;
+    request->chances.num_likeliest = static_cast<uint32_t>(num_likeliest);
+  }
+  bool* const after_samplers = &request->chances.after_samplers;
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "post_sampling_probs", after_samplers));
+  if (request->logprobs != LogprobForm::kNone && *after_samplers) {
+    request->logprobs = LogprobForm::kProbs;
+  }
+  return Status::Ok();
+}
+
 Status ReadStop(const Json& body, std::vector<std::string>* stop) {
   const Json* const json = FindMember(body, "stop");
   if (json == nullptr) return Status::Ok();
@@ -174,6 +215,7 @@ Result<TextRequest> ParseCommon(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadMaxTokens(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadStop(body, &request.stop));
   ATTNDB_RETURN_IF_ERROR(ReadSampler(body, &request));
+  ATTNDB_ASSIGN_OR_RETURN(request.logit_bias, ReadLogitBias(body));
   ATTNDB_RETURN_IF_ERROR(ReadStream(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "ignore_eos", &request.ignore_end));
   ATTNDB_RETURN_IF_ERROR(ReadOwnFields(body, &request));
@@ -244,6 +286,8 @@ Status ReadPrompt(const Json& prompt, TextRequest* request) {
 
 Result<TextRequest> ParseChat(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
+  ATTNDB_RETURN_IF_ERROR(ReadChatLogprobs(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadProbs(body, &request));
   const Json* const messages = FindMember(body, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty() ||
       messages->size() > kMaxMessages) {
@@ -260,6 +304,8 @@ Result<TextRequest> ParseChat(const Json& body) {
 
 Result<TextRequest> ParseCompletion(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
+  ATTNDB_RETURN_IF_ERROR(ReadCompletionLogprobs(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadProbs(body, &request));
   const Json* const prompt = FindMember(body, "prompt");
   ATTNDB_RETURN_IF_ERROR(ReadPrompt(prompt == nullptr ? Json() : *prompt, &request));
   return request;

@@ -2,7 +2,7 @@
 // tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
-// tools, n > 1, logprobs, grammars, formats other than text, parts of messages that are no text.
+// tools, n > 1, grammars, formats other than text, parts of messages that are no text.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
@@ -18,6 +18,8 @@
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "server/json.h"
+#include "server/openai/logit_bias.h"
+#include "server/openai/token_logprobs.h"
 
 namespace attndb::server {
 
@@ -27,6 +29,7 @@ inline constexpr llama::SamplerOptions kDefaultSampler = {
 inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 256;  // Each.
 inline constexpr size_t kMaxMessages = 16384;
+inline constexpr uint64_t kMaxTopLogprobs = 20;
 
 struct TextRequest {
   std::vector<llama::ChatMessage> messages;  // For a chat.
@@ -38,8 +41,11 @@ struct TextRequest {
   // "max_tokens" (or "n_predict") is -1: the reply may go on until the window is full.
   bool fills_window = false;
   std::vector<std::string> stop;
-  llama::SamplerOptions sampler = kDefaultSampler;
-  bool has_seed = false;  // False: sampler.seed is any.
+  llama::SamplerOptions sampler = kDefaultSampler;  // Without a bias: logit_bias has texts, too.
+  bool has_seed = false;                            // False: sampler.seed is any.
+  std::vector<BiasEntry> logit_bias;
+  LogprobForm logprobs = LogprobForm::kNone;  // How likely each token was, in this form.
+  llama::ChanceOptions chances;               // What `logprobs` tell.
   bool stream = false;
   bool include_usage = false;
   bool ignore_end = false;  // "ignore_eos", as llama.cpp's server has it: for benchmarks.

@@ -97,6 +97,7 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "logprobs",
                                   "top_logprobs",
                                   "n_probs",
+                                  "post_sampling_probs",
                                   "logit_bias",
                                   "grammar",
                                   "json_schema",
@@ -337,11 +338,6 @@ TEST(TextRequestTest, AHeaderNamesTheContextThatTheBodyDoesNot) {
 TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("tools", R"([{"type":"function"}])");
   ExpectRefused("functions", R"([{"name":"f"}])");
-  ExpectRefused("logprobs", "true");
-  ExpectRefused("logprobs", "5");
-  ExpectRefused("top_logprobs", "2");
-  ExpectRefused("logit_bias", R"({"50256":-100})");
-  ExpectRefused("n_probs", "10");
   ExpectRefused("grammar", R"("root ::= [a]")");
   ExpectRefused("json_schema", R"({"const":"42"})");
   ExpectRefused("audio", R"({"voice":"alloy"})");
@@ -351,6 +347,80 @@ TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
     ExpectRefused("n", value);
     ExpectRefused("best_of", value);
   }
+}
+
+TEST(TextRequestTest, AChatsLogprobsAreAskedForWithAFlag) {
+  EXPECT_EQ(Chat("\"seed\":1")->logprobs, LogprobForm::kNone);
+  EXPECT_EQ(Chat(R"("logprobs":false,"top_logprobs":0)")->logprobs, LogprobForm::kNone);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest bare, Chat(R"("logprobs":true)"));
+  EXPECT_EQ(bare.logprobs, LogprobForm::kContent);
+  EXPECT_EQ(bare.chances.num_likeliest, 0u);
+  EXPECT_FALSE(bare.chances.after_samplers);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest most,
+                              Chat(R"("logprobs":true,"top_logprobs":20.0)"));
+  EXPECT_EQ(most.chances.num_likeliest, 20u);
+  const auto refused = [](const std::string& more, const std::string& says) {
+    EXPECT_THAT(Chat(more), FailsWith(StatusCode::kInvalidArgument, HasSubstr(says))) << more;
+  };
+  refused(R"("logprobs":5)", "'logprobs' is 5, expected true or false");
+  refused(R"("top_logprobs":2)", R"('top_logprobs' needs "logprobs": true)");
+  for (const char* const value : {"21", "-1", "1.5", "true", R"("2")", "[2]"}) {
+    refused(R"("logprobs":true,"top_logprobs":)" + std::string(value), "'top_logprobs'");
+  }
+}
+
+TEST(TextRequestTest, ACompletionsLogprobsAreANumber) {
+  EXPECT_EQ(Completion(R"("logprobs":false,"top_logprobs":0)")->logprobs, LogprobForm::kNone);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest none, Completion(R"("logprobs":0)"));
+  EXPECT_EQ(none.logprobs, LogprobForm::kLegacy);
+  EXPECT_EQ(none.chances.num_likeliest, 0u);
+  EXPECT_EQ(Completion(R"("logprobs":20)")->chances.num_likeliest, 20u);
+  for (const char* const value : {"true", "21", "-1", "0.5", R"("5")", "[]"}) {
+    EXPECT_THAT(Completion("\"logprobs\":" + std::string(value)),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("'logprobs'")))
+        << value;
+  }
+  EXPECT_THAT(Completion(R"("logprobs":5,"top_logprobs":5)"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'top_logprobs'")));
+}
+
+TEST(TextRequestTest, ProbabilitiesAreAskedForAsOfLlamaCppsServer) {
+  for (const auto& parse : {Chat, Completion}) {
+    EXPECT_EQ(parse(R"("n_probs":0,"post_sampling_probs":true)")->logprobs, LogprobForm::kNone);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest before, parse(R"("n_probs":7)"));
+    EXPECT_EQ(before.logprobs, LogprobForm::kContent);
+    EXPECT_EQ(before.chances.num_likeliest, 7u);
+    EXPECT_FALSE(before.chances.after_samplers);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest after,
+                                parse(R"("n_probs":7,"post_sampling_probs":true)"));
+    EXPECT_EQ(after.logprobs, LogprobForm::kProbs);
+    EXPECT_TRUE(after.chances.after_samplers);
+  }
+  for (const char* const value : {"21", "-1", "0.5", "true", R"("5")"}) {
+    ExpectRefused("n_probs", value);
+  }
+  for (const char* const value : {"1", R"("yes")", "[]"}) {
+    ExpectRefused("post_sampling_probs", value);
+  }
+  // OpenAI's field comes first.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const TextRequest both,
+      Chat(R"("logprobs":true,"top_logprobs":3,"n_probs":7,"post_sampling_probs":true)"));
+  EXPECT_EQ(both.logprobs, LogprobForm::kProbs);
+  EXPECT_EQ(both.chances.num_likeliest, 3u);
+  EXPECT_EQ(Completion(R"("logprobs":3,"n_probs":7)")->logprobs, LogprobForm::kLegacy);
+}
+
+TEST(TextRequestTest, BiasesAreRead) {
+  EXPECT_THAT(Chat("\"seed\":1")->logit_bias, IsEmpty());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
+                              Chat(R"("logit_bias":{"50256":-100,"word":2})"));
+  ASSERT_EQ(request.logit_bias.size(), 2u);
+  EXPECT_EQ(request.logit_bias[0].token, 50256);
+  EXPECT_EQ(request.logit_bias[1].text, "word");
+  EXPECT_EQ(Completion(R"("logit_bias":[[1,-1]])")->logit_bias.size(), 1u);
+  ExpectRefused("logit_bias", "5");
+  ExpectRefused("logit_bias", R"({"":1})");
 }
 
 TEST(TextRequestTest, FormatsOtherThanTextAreRefused) {

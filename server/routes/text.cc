@@ -12,6 +12,7 @@
 #include "server/openai/error.h"
 #include "server/openai/text_answer.h"
 #include "server/openai/text_request.h"
+#include "server/openai/token_bias.h"
 #include "server/routes/store_place.h"
 
 namespace attndb::server {
@@ -31,6 +32,9 @@ class CountedAnswer final : public TurnListener {
     metrics->num_prompt_tokens += start.num_prompt_tokens;
     metrics->num_cached_tokens += start.num_cached_tokens;
     answer_.OnStart(start);
+  }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override {
+    answer_.OnChances(std::move(tokens));
   }
   void OnText(std::string_view text) override { answer_.OnText(text); }
   void OnToken(double seconds) override {
@@ -74,7 +78,7 @@ class TextCall {
 
   // Everything up to the scheduler.
   Status Run() {
-    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body));
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body, kBiasField));
     ATTNDB_ASSIGN_OR_RETURN(asked_, is_chat_ ? ParseChat(body) : ParseCompletion(body));
     const std::string header(call_.request->Header("x-attndb-context"));
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
@@ -89,6 +93,7 @@ class TextCall {
     ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
     turn.ends_with_window = asked_.fills_window || !asked_.truncate;
     turn.id = NewTurnId(prompt.digest);
     turn.cut_id = turn.id;  // A name is of whole turns.
@@ -173,6 +178,9 @@ class TextCall {
     generate.stop = asked_.stop;
     generate.ignore_end = asked_.ignore_end;
     generate.sampler = asked_.sampler;
+    generate.chances = asked_.chances;
+    ATTNDB_ASSIGN_OR_RETURN(generate.sampler.logit_bias,
+                            TokenBiases(*service_->engine, asked_.logit_bias));
     if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
     ATTNDB_ASSIGN_OR_RETURN(generate.prefill.window, WindowFor(prompt));
     generate.max_tokens = MaxTokensFor(generate.prefill.window.window_tokens);
@@ -259,6 +267,7 @@ class TextCall {
     AnswerStyle style = {.is_chat = is_chat_,
                          .stream = asked_.stream,
                          .include_usage = asked_.include_usage,
+                         .logprobs = asked_.logprobs,
                          .model = service_->options.model_id,
                          .created = std::chrono::duration_cast<std::chrono::seconds>(
                                         std::chrono::system_clock::now().time_since_epoch())

@@ -364,5 +364,138 @@ TEST_F(TextTest, NumbersMayBeWrittenWithAPointAndTopKBeOff) {
   EXPECT_EQ(answer.usage("prompt_tokens"), 3u);
 }
 
+// The data of a stream's events, [DONE] left out.
+std::vector<Json> EventsOf(const std::string& body) {
+  std::vector<Json> events;
+  for (size_t at = 0; at < body.size();) {
+    const size_t end = body.find("\n\n", at);
+    const std::string data = body.substr(at + 6, end - at - 6);  // Behind "data: ".
+    if (data != "[DONE]") events.push_back(*ParseJson(data));
+    at = end + 2;
+  }
+  return events;
+}
+
+// The bytes that the tokens of logprobs have. Random models say bytes that are no text: as JSON.
+std::string BytesOf(const Json& content) {
+  std::string bytes;
+  for (const Json& token : content) {
+    for (const Json& byte : token["bytes"]) bytes += static_cast<char>(byte.get<int>());
+  }
+  return ToText(bytes);
+}
+
+// The same tokens, as likely but for the rounding of other passes.
+void ExpectAlike(const Json& some, const Json& others) {
+  ASSERT_EQ(some.size(), others.size());
+  for (size_t i = 0; i < some.size(); ++i) {
+    for (const char* const name : {"id", "token", "bytes"}) {
+      EXPECT_EQ(some[i][name], others[i][name]) << i;
+    }
+    EXPECT_NEAR(some[i]["logprob"].get<double>(), others[i]["logprob"].get<double>(), 1e-3);
+  }
+}
+
+TEST_F(TextTest, EachTokenOfAChatHasItsLogprob) {
+  Start(kChatWindow);
+  const Json messages = Json::array({{{"role", "user"}, {"content", "a"}}});
+  const Json fields = {{"max_tokens", 24}, {"logprobs", true}, {"top_logprobs", 3}};
+  const Answer whole = Chat(messages, fields);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const Json choice = whole.json()["choices"][0];
+  const Json content = choice["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 24u);
+  EXPECT_EQ(BytesOf(content), ToText(choice["message"]["content"]));
+  for (const Json& token : content) {
+    ASSERT_EQ(token["top_logprobs"].size(), 3u);
+    EXPECT_EQ(token["top_logprobs"][0]["id"], token["id"]) << "a greedy reply";
+    double above = token["logprob"].get<double>();
+    EXPECT_LT(above, 0);
+    for (const Json& likely : token["top_logprobs"]) {
+      EXPECT_LE(likely["logprob"].get<double>(), above);
+      above = likely["logprob"].get<double>();
+    }
+  }
+  Json streamed = fields;
+  streamed["stream"] = true;
+  Json of_events = Json::array();
+  for (const Json& event : EventsOf(Chat(messages, streamed).body)) {
+    const Json& logprobs = event["choices"][0]["logprobs"];
+    if (logprobs.is_null()) continue;
+    for (const Json& token : logprobs["content"]) of_events.push_back(token);
+  }
+  ExpectAlike(of_events, content);
+  const Answer without = Chat(messages, {{"max_tokens", 24}});
+  EXPECT_TRUE(without.json()["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(without.json()["choices"][0]["message"], choice["message"]) << "nothing else changes";
+}
+
+TEST_F(TextTest, ACompletionHasLogprobsInTheirOldForm) {
+  Start();
+  const Json fields = {{"max_tokens", 12}, {"logprobs", 2}};
+  const Answer whole = Complete(Ids(5), fields);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const Json logprobs = whole.json()["choices"][0]["logprobs"];
+  ASSERT_EQ(logprobs["tokens"].size(), 12u);
+  for (size_t i = 0; i < 12; ++i) {
+    const Json& top = logprobs["top_logprobs"][i];
+    ASSERT_TRUE(top.contains(logprobs["tokens"][i].get<std::string>()));
+    EXPECT_EQ(top[logprobs["tokens"][i].get<std::string>()], logprobs["token_logprobs"][i]);
+  }
+  Json streamed = fields;
+  streamed["stream"] = true;
+  Json offsets = Json::array();
+  for (const Json& event : EventsOf(Complete(Ids(5), streamed).body)) {
+    const Json& part = event["choices"][0]["logprobs"];
+    if (part.is_null()) continue;
+    for (const Json& offset : part["text_offset"]) offsets.push_back(offset);
+  }
+  EXPECT_EQ(offsets, logprobs["text_offset"]);
+  const Json none = Complete(Ids(5), {{"max_tokens", 2}, {"logprobs", 0}}).json();
+  EXPECT_TRUE(none["choices"][0]["logprobs"]["top_logprobs"].is_null());
+  EXPECT_EQ(none["choices"][0]["logprobs"]["tokens"].size(), 2u);
+}
+
+TEST_F(TextTest, ABiasSteersAReplyAndItsLogprobsStayTheModels) {
+  Start();
+  const auto first = [&](Json fields) {
+    fields["max_tokens"] = 1;
+    fields["n_probs"] = 2;
+    const Answer answer = Complete(Ids(5), std::move(fields));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json()["choices"][0]["logprobs"]["content"][0];
+  };
+  const Json plain = first(Json::object());
+  const TokenId best = plain["id"].get<TokenId>();
+  const TokenId second = plain["top_logprobs"][1]["id"].get<TokenId>();
+  const Json biased = first({{"logit_bias", {{std::to_string(second), 50}}}});
+  EXPECT_EQ(biased["id"], second);
+  ExpectAlike(biased["top_logprobs"], plain["top_logprobs"]);
+  ExpectAlike(Json::array({biased}), Json::array({plain["top_logprobs"][1]}));
+  const Json forbidden = first({{"logit_bias", Json::array({Json::array({best, false})})}});
+  EXPECT_EQ(forbidden["id"], second);
+  const Json drawn = first(
+      {{"logit_bias", Json::array({Json::array({best, false})})}, {"post_sampling_probs", true}});
+  EXPECT_EQ(drawn["id"], second);
+  EXPECT_EQ(drawn["prob"], 1.0);
+  EXPECT_EQ(drawn["top_probs"].size(), 1u);
+}
+
+TEST_F(TextTest, ABiasThatCannotBeHonouredIsRefused) {
+  Start();
+  const auto refused = [&](const Json& bias) {
+    const Answer answer = Complete(Ids(5), {{"max_tokens", 1}, {"logit_bias", bias}});
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    return answer.error();
+  };
+  EXPECT_THAT(refused({{"1000000", 1}}), HasSubstr("logit_bias has token 1000000"));
+  Json many = Json::object();
+  for (int i = 0; i < 300; ++i) many[std::to_string(i)] = -1;
+  EXPECT_EQ(Complete(Ids(5), {{"max_tokens", 1}, {"logit_bias", many}}).status, 200);
+  Json all = Json::array();
+  for (int i = 0; i < 100'000; ++i) all.push_back({i, false});
+  EXPECT_THAT(refused(all), HasSubstr("logit_bias has token"));
+}
+
 }  // namespace
 }  // namespace attndb::server

@@ -111,11 +111,48 @@ class TestOpenAi:
         answer = self.ask(client, messages=[{"role": "user", "content": parts}])
         assert answer.choices[0].message.content == self.ask(client).choices[0].message.content
 
+    def test_logprobs_of_a_chat(self, client):
+        ask = {"logprobs": True, "top_logprobs": 3}
+        [choice] = self.ask(client, **ask).choices
+        content = choice.logprobs.content
+        assert "".join(token.token for token in content) == choice.message.content
+        for token in content:
+            assert token.bytes == list(token.token.encode())
+            assert len(token.top_logprobs) == 3
+            assert token.top_logprobs[0].token == token.token
+            assert token.top_logprobs[0].logprob == token.logprob <= 0
+        with client.chat.completions.stream(model="smollm2", messages=MESSAGES, temperature=0,
+                                            max_tokens=8, **ask) as stream:
+            told = [token for event in stream if event.type == "logprobs.content.delta"
+                    for token in event.content]
+            final = stream.get_final_completion()
+        assert told == final.choices[0].logprobs.content
+        assert [token.bytes for token in told] == [token.bytes for token in content]
+
+    def test_logprobs_of_a_completion(self, client):
+        ask = {"model": "smollm2", "prompt": "One, two, three,", "temperature": 0,
+               "max_tokens": 6, "logprobs": 2}
+        [choice] = client.completions.create(**ask).choices
+        assert "".join(choice.logprobs.tokens) == choice.text
+        assert len(choice.logprobs.token_logprobs) == len(choice.logprobs.text_offset) == 6
+        assert [len(top) for top in choice.logprobs.top_logprobs] == [2] * 6
+        parts = [chunk.choices[0].logprobs for chunk in client.completions.create(**ask,
+                                                                                  stream=True)]
+        assert [offset for part in parts if part
+                for offset in part.text_offset] == choice.logprobs.text_offset
+
+    def test_a_bias_forbids_a_token(self, client):
+        [token] = self.ask(client, max_tokens=1, logprobs=True).choices[0].logprobs.content
+        without = self.ask(client, max_tokens=1, logprobs=True,
+                           logit_bias={str(token.id): -100})
+        assert without.choices[0].logprobs.content[0].token != token.token
+
     @pytest.mark.parametrize("fields, says", [
         ({"n": 2}, "'n'"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "'tools'"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logit_bias": {"49152": 1}}, "logit_bias"),
         ({"temperature": -1}, "temperature"),
         ({"max_tokens": -2}, "max_tokens"),
         ({"messages": []}, "messages"),
@@ -194,8 +231,8 @@ class TestLlm:
     def test_an_error_is_an_exception_with_the_message(self):
         with pytest.raises(Exception, match="temperature|top_p"):
             llm.get_model("attndb").prompt(QUESTION, top_p=1.0, temperature=-1.0).text()
-        with pytest.raises(Exception, match="logit_bias|bias of logits"):
-            llm.get_model("attndb").prompt(QUESTION, logit_bias={"1712": -100}).text()
+        with pytest.raises(Exception, match="logit_bias has token 49152"):
+            llm.get_model("attndb").prompt(QUESTION, logit_bias={"49152": -100}).text()
 
 
 class TestLangChain:
@@ -221,6 +258,12 @@ class TestLangChain:
             whole += chunk
         assert whole.content == chat.invoke(QUESTION).content
         assert whole.response_metadata["finish_reason"] in ("stop", "length")
+
+    def test_logprobs_are_in_the_metadata(self, chat):
+        answer = chat.bind(logprobs=True, top_logprobs=2).invoke(QUESTION)
+        content = answer.response_metadata["logprobs"]["content"]
+        assert "".join(token["token"] for token in content) == answer.content
+        assert all(len(token["top_logprobs"]) == 2 for token in content)
 
     def test_streams_usage_where_it_is_asked_for(self, server):
         chat = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="smollm2",

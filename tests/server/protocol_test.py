@@ -48,8 +48,7 @@ test_completion, by /v1/completions: there is no /completion, with fields and ti
   completion_unified: none fails because others came:
       complaints_test.py, test_23652_what_does_not_fit_together_is_answered_one_after_another
   completion_response_fields: none; the field is ignored, as unknown ones are
-  n_probs, n_probs_stream, n_probs_post_sampling, logit_bias: they are refused:
-      server/openai/text_request_test.cc, WhatCantBeHonouredIsRefusedByName
+  n_probs, n_probs_stream, n_probs_post_sampling, logit_bias: logprobs_test.py
   cancel_request: complaints_test.py, test_13262_a_closed_client_frees_its_place
   completion_prompt_cache: complaints_test.py, test_22629_what_is_kept_in_memory_has_a_limit
 test_chat_completion
@@ -65,9 +64,10 @@ test_chat_completion
   invalid_chat_completion_req: test_a_field_that_is_wrong_is_400_and_named; two turns of the
       assistant at the end, an error there, are answered
   chat_completion_with_timings_per_token, return_progress: none; these fields are ignored
-  logprobs, logprobs_stream, chat_completions_multiple_choices: they are refused:
+  chat_completions_multiple_choices: they are refused:
       clients_test.py, test_what_cannot_be_honoured_is_an_exception_that_names_it
-  logit_bias: it is refused: clients_test.py, test_an_error_is_an_exception_with_the_message
+  logprobs, logprobs_stream, logit_bias: logprobs_test.py;
+      clients_test.py, test_logprobs_of_a_chat, test_a_bias_forbids_a_token
   context_size_exceeded, context_size_exceeded_stream: where "overflow" is "refuse":
       conversation_test.py, test_who_wants_no_loss_is_refused_before_anything_is_run
 test_tokenize
@@ -401,7 +401,9 @@ class TestWrongRequests:
         ("seed", 1.5), ("stop", 5), ("stop", [5]), ("stop", {"a": "b"}), ("stream", "yes"),
         ("stream_options", 1), ("stream_options", {"include_usage": 1}), ("n", 2), ("n", "1"),
         ("model", 5), ("plan", 5), ("plan", "sideways(7)"), ("context", 5), ("overflow", "explode"),
-        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("n_probs", 5), ("grammar", "root"),
+        ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("top_logprobs", 1), ("n_probs", 21),
+        ("post_sampling_probs", 1), ("logit_bias", 5), ("logit_bias", [[1]]),
+        ("logit_bias", {"49152": 1}), ("logit_bias", {"5": "x"}), ("grammar", "root"),
         ("json_schema", {"const": 4}), ("response_format", "json"),
         ("response_format", {"type": 5}), ("response_format", {"type": "json_schema"})])
     def test_a_field_that_is_wrong_is_400_and_named(self, server, field, value):
