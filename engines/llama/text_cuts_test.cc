@@ -12,66 +12,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "engines/llama/engine_test_util.h"
-#include "engines/llama/llama_log.h"
-#include "engines/llama/model_file.h"
 #include "engines/llama/text_join.h"
 #include "engines/llama/tokenizer.h"
 #include "engines/llama/utf8_bytes.h"
+#include "engines/llama/vocab_test_util.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
-#include "testing/temp_dir.h"
 
 namespace attndb::llama {
 namespace {
 
 using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
-
-using GgufPtr = std::unique_ptr<gguf_context, decltype(&gguf_free)>;
-using ModelPtr = std::unique_ptr<llama_model, decltype(&llama_model_free)>;
-
-std::vector<std::string> TextsOf(const gguf_context* file, const char* key) {
-  const int64_t id = gguf_find_key(file, key);
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < gguf_get_arr_n(file, id); ++i) {
-    texts.emplace_back(gguf_get_arr_str(file, id, i));
-  }
-  return texts;
-}
-
-void SetTexts(gguf_context* file, const char* key, const std::vector<std::string>& texts) {
-  std::vector<const char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(text.c_str());
-  gguf_set_arr_str(file, key, pointers.data(), pointers.size());
-}
-
-// In [0, n).
-size_t Below(size_t n, std::mt19937_64* random) { return (*random)() % n; }
-
-// Words, numbers and signs of many kinds.
-std::string RandomText(std::mt19937_64* random, size_t num_bytes) {
-  static const std::vector<std::string> kParts = {
-      "the",  "Storm",   "don't", "we'LL", "a",    "I",          "x1",     "42",  "2024", "1234567",
-      "3.14", "...",     "--",    "!?",    "(",    ")",          "\"",     "'",   "://",  "{}",
-      ";",    "ябл",     "Груша", "文書",  "かな", "カナ",       "한국",   "ספר", "كتاب", "😀",
-      "é",    "e\u0301", "naïve", "_",     "\t",   "<|im_end|>", "<0x0A>", "▁",   "Ġ"};
-  static const std::vector<std::string> kGaps = {" ",   " ",    " ",      " ",     "\n", "\n\n",
-                                                 "  ",  "    ", "\r\n",   "",      "",   "\t",
-                                                 " \n", "\n ",  "\u00a0", "\u3000"};
-  std::string text;
-  while (text.size() < num_bytes) {
-    text += kParts[Below(kParts.size(), random)];
-    text += kGaps[Below(kGaps.size(), random)];
-  }
-  return text;
-}
 
 // Lines of numbers, or one line of letters and digits: what has no words.
 std::string RandomCsv(std::mt19937_64* random, size_t num_bytes) {
@@ -91,56 +48,17 @@ std::string RandomBase64(std::mt19937_64* random, size_t num_bytes) {
 
 class TextCutsTest : public ::testing::Test {
  protected:
-  TextCutsTest() {
-    BeginLog();
-    const std::string path = *ResolveModel("smollm2");
-    source_.reset(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
-  }
-
   // The vocabulary alone, as `change` leaves it.
   template <typename Change>
   ModelPtr Load(Change change) {
-    const GgufPtr file(gguf_init_empty(), gguf_free);
-    gguf_set_kv(file.get(), source_.get());
-    change(file.get());
-    const std::string path = dir_.File("vocab.gguf");
-    gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/true);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    return {llama_model_load_from_file(path.c_str(), params), llama_model_free};
+    return vocabs_.Load(change);
   }
   ModelPtr LoadPre(const char* pre) {
-    return Load([pre](gguf_context* file) { gguf_set_val_str(file, "tokenizer.ggml.pre", pre); });
+    return Load([pre](gguf_context* file) { SetPreTokenizer(pre, file); });
   }
-  // The same tokens as SentencePiece has them: "Ġthe" is "▁the".
   ModelPtr LoadSentencePiece(bool adds_space) {
-    return Load([&](gguf_context* file) {
-      std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
-      std::vector<float> scores;
-      std::vector<int32_t> types;
-      std::set<std::string> seen;
-      for (std::string& token : tokens) {
-        for (size_t at = 0; (at = token.find("Ġ", at)) != std::string::npos;) {
-          token.replace(at, 2, "▁");
-        }
-        while (!seen.insert(token).second) token += "#";
-        scores.push_back(-static_cast<float>(scores.size()));
-        types.push_back(LLAMA_TOKEN_TYPE_NORMAL);
-      }
-      constexpr char kDigits[] = "0123456789ABCDEF";
-      for (int byte = 0; byte < 256; ++byte) {
-        const size_t at = tokens.size() - 256 + static_cast<size_t>(byte);
-        tokens[at] = std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">";
-        types[at] = LLAMA_TOKEN_TYPE_BYTE;
-      }
-      gguf_set_val_str(file, "tokenizer.ggml.model", "llama");
-      SetTexts(file, "tokenizer.ggml.tokens", tokens);
-      gguf_set_arr_data(file, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores.data(),
-                        scores.size());
-      gguf_set_arr_data(file, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(),
-                        types.size());
-      gguf_set_val_bool(file, "tokenizer.ggml.add_space_prefix", adds_space);
-      gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", adds_space);
+    return Load([adds_space](gguf_context* file) {
+      MakeSentencePiece(adds_space, /*has_control=*/false, file);
     });
   }
 
@@ -174,8 +92,7 @@ class TextCutsTest : public ::testing::Test {
   }
 
   std::mt19937_64 random_{test::SeedOr(11)};
-  const test::TempDir dir_ = test::TempDir::InMemory();
-  GgufPtr source_{nullptr, gguf_free};
+  const VocabMaker vocabs_;
 };
 
 TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallUnderEveryPreTokenizer) {
@@ -239,8 +156,8 @@ TEST_F(TextCutsTest, DigitsThatComeInGroupsAreNotCutApart) {
   for (const char* const pre : {"llama-bpe", "gpt-4o", "deepseek-v3", "falcon", "superbpe"}) {
     SCOPED_TRACE(pre);
     const ModelPtr model = Load([&](gguf_context* file) {
-      std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
-      std::vector<std::string> merges = TextsOf(source_.get(), "tokenizer.ggml.merges");
+      std::vector<std::string> tokens = TextsOf(file, "tokenizer.ggml.tokens");
+      std::vector<std::string> merges = TextsOf(file, "tokenizer.ggml.merges");
       size_t last = tokens.size() - 1;
       for (const char* const pair : {"1 2", "2 3", "7 8", "12 3", "1 23", "7 7"}) {
         merges.insert(merges.begin(), pair);
@@ -267,8 +184,8 @@ TEST_F(TextCutsTest, DigitsThatComeInGroupsAreNotCutApart) {
 TEST_F(TextCutsTest, WordsOfSeveralWordsAreNotCut) {
   // Every letter may be followed by a space inside a token: there is no place to cut.
   const ModelPtr model = Load([&](gguf_context* file) {
-    std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
-    std::vector<std::string> merges = TextsOf(source_.get(), "tokenizer.ggml.merges");
+    std::vector<std::string> tokens = TextsOf(file, "tokenizer.ggml.tokens");
+    std::vector<std::string> merges = TextsOf(file, "tokenizer.ggml.merges");
     size_t last = tokens.size() - 1;
     for (char c = 'a'; c <= 'z'; ++c) {
       tokens[last--] = std::string(1, c) + "Ġ";
