@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -293,6 +294,14 @@ struct JoinedText {
   uint64_t num_kept = 0;        // Tokens in front that are those from before.
   // The tokens of each part's content; the others are the template's.
   std::vector<TokenRange> contents;
+};
+
+// An item of a rendered prompt: a control token, or a text that is never parsed for control tokens.
+struct PromptItem {
+  std::string_view text;           // The text, or the control token's name. Not owned.
+  std::optional<TokenId> control;  // nullopt: a text.
+  // Whether the text keeps its spaces beside a control token that takes those of the template.
+  bool is_content = false;
 };
 
 // The new tokens of one session in a batch.
