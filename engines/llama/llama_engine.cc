@@ -8,6 +8,7 @@
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
 #include "engines/llama/reply.h"
+#include "engines/llama/text_follow.h"
 #include "engines/llama/text_join.h"
 
 namespace attndb::llama {
@@ -53,6 +54,12 @@ Result<JoinedText> LlamaEngine::Join(std::span<const TokenId> before,
                                      std::span<const PromptPart> parts,
                                      const JoinOptions& options) const {
   return JoinText(*impl_->tokenizer, before, parts, options);
+}
+
+Result<FollowedText> LlamaEngine::Follow(std::span<const TokenId> before,
+                                         std::span<const PromptItem> items,
+                                         const FollowOptions& options) const {
+  return FollowText(*impl_->tokenizer, before, items, options);
 }
 
 Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenId> tokens,

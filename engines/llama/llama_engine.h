@@ -20,8 +20,8 @@
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
 //          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, Join,
-//          the prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be called
-//          beside all of these, by one thread at a time. The sessions of a call are used by
+//          Follow, the prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be
+//          called beside all of these, by one thread at a time. The sessions of a call are used by
 //          llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -304,6 +304,43 @@ struct PromptItem {
   bool is_content = false;
 };
 
+// Bytes [begin, end) of a rendered prompt, counted over the texts of its items.
+struct ByteRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct FollowOptions {
+  // Every stored token that says what the prompt says stays. Otherwise the last ones may change,
+  // where the tokenizer makes other tokens of the whole text.
+  bool keeps_before = false;
+  TokenizeLimits limits;  // max_tokens counts the new tokens alone.
+  // The contents of the messages, in order; they do not overlap. May be empty.
+  std::span<const ByteRange> messages;
+};
+
+// The first place at which a prompt says something else than stored tokens.
+struct PromptParting {
+  size_t item = 0;           // Index of the item.
+  uint64_t item_byte = 0;    // Offset in the item's text; 0 if the item is a control token.
+  uint64_t prompt_byte = 0;  // Offset in the prompt, counted over the texts of its items.
+  uint64_t token = 0;        // Index of the stored token that says something else.
+  uint64_t token_byte = 0;   // Bytes of this token's piece that the prompt has, too.
+  // Index of the first message that ends at this place or behind it. The number of messages if the
+  // place is behind all of them.
+  size_t message = 0;
+  uint64_t message_byte = 0;  // Offset in this message. 0: in front of it, or at its first byte.
+};
+
+// The tokens of a rendered prompt.
+struct FollowedText {
+  // `contents` are the tokens of FollowOptions::messages. `num_kept`: the prompt's first tokens
+  // that are the stored ones.
+  JoinedText joined;
+  // nullopt: the prompt begins with all that the stored tokens say, or they say all of it.
+  std::optional<PromptParting> parted;
+};
+
 // The new tokens of one session in a batch.
 struct BatchEntry {
   Session* session = nullptr;
@@ -411,6 +448,14 @@ class LlamaEngine {
   // Memory: two copies of the text, and the ids. Errors: as Tokenize.
   Result<JoinedText> Join(std::span<const TokenId> before, std::span<const PromptPart> parts,
                           const JoinOptions& options = {}) const;
+  // The tokens of a whole rendered prompt behind stored tokens, which stay as far as they say what
+  // the prompt says: text_follow.h. Without stored tokens: those of Join. Tokens of a model's reply
+  // stay, although the tokenizer would cut the same bytes otherwise.
+  // Cost: the pieces of the tokens that stay are compared; only the rest is tokenized.
+  // Errors: as Join; also kInvalidArgument (an item's id that is no control token, or that has no
+  //         name).
+  Result<FollowedText> Follow(std::span<const TokenId> before, std::span<const PromptItem> items,
+                              const FollowOptions& options = {}) const;
   // The tokens that the tokenizer makes of the text of these, control tokens left as they are.
   // Errors: as Tokenize.
   Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens,

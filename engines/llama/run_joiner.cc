@@ -15,6 +15,10 @@ constexpr size_t kTailBytes = 1024;
 constexpr size_t kTailGrowth = 16;
 constexpr size_t kLookAheadBytes = 1024;  // Bytes of the new text that a cut is judged by.
 
+bool BeginsWith(std::span<const TokenId> ids, std::span<const TokenId> first) {
+  return ids.size() >= first.size() && std::ranges::equal(ids.first(first.size()), first);
+}
+
 }  // namespace
 
 Status LimitWatch::AddRun(size_t num_bytes, size_t num_tokens) {
@@ -92,7 +96,8 @@ Result<std::vector<TokenId>> RunJoiner::IdsBehindText(const std::string& text) c
 
 Status RunJoiner::EndRun() {
   const size_t num_tokens = joined_.tokens.size();
-  const bool goes_on = num_tokens > 0 && num_tokens == num_before_ && !run_.empty() &&
+  const bool has_text = !run_.empty() || !stored_behind_.empty();
+  const bool goes_on = num_tokens > 0 && num_tokens == num_before_ && has_text &&
                        !tokenizer_.IsBetweenTexts(joined_.tokens, num_tokens - 1);
   if (goes_on) {
     ATTNDB_RETURN_IF_ERROR(GoOn());
@@ -105,6 +110,7 @@ Status RunJoiner::EndRun() {
   const size_t num_bytes = run_.size();
   run_.clear();
   contents_.clear();
+  stored_behind_.clear();
   return watch_.AddRun(num_bytes,
                        joined_.tokens.size() - std::min(num_before_, joined_.tokens.size()));
 }
@@ -177,22 +183,35 @@ std::optional<size_t> RunJoiner::CutOf(const Tail& tail) const {
   return std::lower_bound(tail.begins.begin(), tail.begins.end(), *at) - tail.begins.begin();
 }
 
+Result<bool> RunJoiner::IsOwn(std::span<const TokenId> stored, const std::string& text) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdsOf(text));
+  if (std::ranges::equal(ids, stored)) return true;
+  if (text.empty() || stored_behind_.empty()) return false;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> more,
+                          IdsOf(text + stored_behind_, stored.size()));
+  return BeginsWith(more, stored);
+}
+
 Status RunJoiner::GoOnFrom(const Tail& tail, size_t from) {
   const size_t first = tail.first + from;
   const bool is_cut = first > tail.first || !tail.is_whole;
   const size_t begin = tail.begins[from] + (is_cut && tokenizer_.adds_space() ? 1 : 0);
   const std::string old_text = tail.text.substr(begin);
   const std::string text = old_text + run_;
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> old_ids, IdsOf(old_text));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdsOf(text, old_ids.size()));
   const auto stored = std::span<const TokenId>(joined_.tokens).subspan(first);
-  if (!options_.keeps_before && std::ranges::equal(old_ids, stored)) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdsOf(text, stored.size()));
+  bool takes_ids = BeginsWith(ids, stored);
+  if (!takes_ids && !options_.keeps_before) {
+    ATTNDB_ASSIGN_OR_RETURN(takes_ids, IsOwn(stored, old_text));
+  }
+  if (takes_ids) {
     const auto differ = std::ranges::mismatch(ids, stored);
     joined_.num_kept = first + static_cast<size_t>(differ.in1 - ids.begin());
     joined_.tokens.resize(first);
     AppendIds(ids, text, old_text.size());
     return Status::Ok();
   }
+  if (run_.empty()) return Status::Ok();
   const std::vector<size_t> begins = BeginsOf(tokenizer_, ids, text);
   const auto at = std::lower_bound(begins.begin(), begins.end() - 1, old_text.size());
   if (begins.back() == text.size() && at != begins.end() - 1 && *at == old_text.size()) {

@@ -1,5 +1,5 @@
-// Joins the texts of a prompt, item by item, to tokens that are there. text_join.h says which
-// tokens come out.
+// Joins the texts of a prompt, item by item, to tokens that are there: the part that Join and
+// Follow share. text_join.h says which tokens come out.
 //
 // Errors:  as Tokenizer's; llama.cpp may throw: WithoutExceptions.
 // Threads: one thread.
@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attndb/result.h"
@@ -52,6 +53,10 @@ class RunJoiner {
   // `tokenizer` and `options` outlive this.
   RunJoiner(const Tokenizer& tokenizer, std::span<const TokenId> before,
             const JoinOptions& options);
+
+  // Says how the stored run goes on behind `before`, as far as is known. A tokenizer that looks
+  // ahead makes some tokens only in front of this text.
+  void SetStoredBehind(std::string text) { stored_behind_ = std::move(text); }
 
   // Adds the next item; its spaces are stripped already. Contents are counted: the result has the
   // tokens of each.
@@ -93,12 +98,15 @@ class RunJoiner {
   std::optional<size_t> CutOf(const Tail& tail) const;
   // Tokenizes the run again from the tail's token `from`, which is a cut or where the run begins.
   Status GoOnFrom(const Tail& tail, size_t from);
+  // Whether the tokenizer made the stored tokens of this text.
+  Result<bool> IsOwn(std::span<const TokenId> stored, const std::string& text) const;
 
   const Tokenizer& tokenizer_;
   const JoinOptions& options_;
   const size_t num_before_;
   LimitWatch watch_;
   JoinedText joined_;
+  std::string stored_behind_;
   std::string run_;                // Text behind the last control token that is not tokenized yet.
   std::vector<Content> contents_;  // Those in run_.
 };

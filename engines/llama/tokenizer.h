@@ -29,6 +29,8 @@ class Tokenizer {
   explicit Tokenizer(const llama_vocab* vocab);
 
   bool present() const { return present_; }
+  // Errors: kUnsupported: the model has no tokenizer.
+  Status CheckPresent() const;
   uint32_t vocab_size() const { return vocab_size_; }
 
   // LlamaEngine::Tokenize.
@@ -64,7 +66,6 @@ class Tokenizer {
   Status CheckIds(std::span<const TokenId> tokens) const;
 
  private:
-  Status CheckPresent() const;
   // Appends the text of tokens as llama.cpp gives it.
   Status AppendText(std::span<const TokenId> tokens, bool render_special, std::string* text) const;
   // Whether llama.cpp must not get the text in one call: text_cuts.h.
