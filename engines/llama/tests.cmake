@@ -43,9 +43,9 @@ attndb_add_test(llama_test
           embedder_test.cc engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
           engine_generate_test.cc fingerprint_test.cc model_file_test.cc model_places_test.cc model_probe_test.cc
           prompt_items_test.cc prompt_layout_test.cc sampler_test.cc shown_tokens_test.cc
-  suppressed_tokens_test.cc text_cuts_test.cc text_follow_property_test.cc text_follow_test.cc
-  text_join_test.cc text_stream_test.cc thread_choice_test.cc thread_shares_test.cc
-  token_chances_test.cc vocab_test_util.cc weight_files_test.cc window_test.cc
+          suppressed_tokens_test.cc text_cuts_test.cc text_follow_property_test.cc text_follow_test.cc
+          text_join_test.cc text_stream_test.cc thread_choice_test.cc thread_shares_test.cc
+          token_chances_test.cc vocab_test_util.cc weight_files_test.cc window_test.cc
   LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200 SHARDS 3)
 attndb_add_test(llama_smollm2_test
   SOURCES smollm2_agreement_test.cc
