@@ -265,11 +265,11 @@ Status CheckItems(const Tokenizer& tokenizer, std::span<const PromptItem> items)
   return Status::Ok();
 }
 
-// What the next stored tokens say, up to a control token: as much as a tokenizer looks ahead at.
+// The text of the next stored tokens, up to a control token: as much as a tokenizer looks ahead at.
 std::string TextBehind(const Tokenizer& tokenizer, std::span<const TokenId> before, size_t first) {
-  constexpr size_t kLookAheadBytes = 64;
+  constexpr size_t kBehindBytes = 64;
   std::string text;
-  for (size_t i = first; i < before.size() && text.size() < kLookAheadBytes; ++i) {
+  for (size_t i = first; i < before.size() && text.size() < kBehindBytes; ++i) {
     if (tokenizer.IsBetweenTexts(before, i)) break;
     text += tokenizer.Piece(before[i]);
   }
