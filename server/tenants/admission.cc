@@ -1,6 +1,8 @@
 #include "server/tenants/admission.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "attndb/units.h"
 
@@ -10,6 +12,28 @@ namespace {
 constexpr double kMinuteSeconds = 60;
 
 }  // namespace
+
+class Admission::Place::Held {
+ public:
+  Held(Admission* admission, std::string tenant)
+      : admission_(admission), tenant_(std::move(tenant)) {}
+  ~Held() { Free(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  void Free() {
+    if (!is_free_.exchange(true)) admission_->Leave(tenant_);
+  }
+
+ private:
+  Admission* const admission_;
+  const std::string tenant_;
+  std::atomic<bool> is_free_ = false;
+};
+
+void Admission::Place::Free() const {
+  if (held_ != nullptr) held_->Free();
+}
 
 void Admission::Taken::GiveBack(double now) {
   num_tokens = std::max(0.0, num_tokens - (now - seconds) * tokens_per_second);
@@ -38,11 +62,13 @@ Status Admission::Enter(const TenantRules& rules, double seconds, Place* place,
   }
   ++taken.num_requests;
   lock.unlock();  // *place may hold another one, which takes it.
-  *place = Place(nullptr, [this, tenant = rules.tenant](void*) {
-    const std::lock_guard<std::mutex> leaving(mutex_);
-    --taken_[tenant].num_requests;
-  });
+  place->held_ = std::make_shared<Place::Held>(this, rules.tenant);
   return Status::Ok();
+}
+
+void Admission::Leave(const std::string& tenant) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --taken_[tenant].num_requests;
 }
 
 void Admission::Count(const std::string& tenant, uint64_t num_tokens, double seconds) {

@@ -17,8 +17,22 @@ namespace attndb::server {
 
 class Admission {
  public:
-  // Holds a request's place until it is let go of.
-  using Place = std::shared_ptr<void>;
+  // The place of a request under way; empty at first. Copies stand for the same place. It is free
+  // again when one of them frees it, or when all of them have let go of it.
+  class Place {
+   public:
+    // For whoever answers the request: others may still hold copies, as a thread that is about to
+    // end its part of the work. Does nothing if it is empty, or free already. Thread-safe.
+    void Free() const;
+    // Makes this copy empty.
+    void LetGo() { held_.reset(); }
+
+   private:
+    friend class Admission;
+    class Held;
+
+    std::shared_ptr<Held> held_;
+  };
 
   // Takes a place for a request at time `seconds`, or says why there is none.
   // Errors: kResourceExhausted. `retry_seconds`: after which it may be tried again.
@@ -37,6 +51,8 @@ class Admission {
     // What was taken before `now`, less what the rate has given back since.
     void GiveBack(double now);
   };
+
+  void Leave(const std::string& tenant);
 
   std::mutex mutex_;
   std::map<std::string, Taken> taken_;  // Guarded by mutex_.

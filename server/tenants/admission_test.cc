@@ -54,11 +54,26 @@ TEST_F(AdmissionTest, RequestsUnderWayAreLimitedUntilTheyEnd) {
   EXPECT_GT(retry_seconds_, 0);
   ATTNDB_EXPECT_OK(Try(Rules("b", 2, 0), 0));
   const Admission::Place copy = first;
-  first.reset();
+  first.LetGo();
   EXPECT_FALSE(Try(rules, 0).ok()) << "a copy holds the place, too";
-  second.reset();
+  second.LetGo();
   ATTNDB_EXPECT_OK(Try(rules, 0));
   ATTNDB_EXPECT_OK(Try(rules, 0)) << "what was let go of is free again";
+}
+
+TEST_F(AdmissionTest, APlaceIsFreedOnceForAllWhoHoldIt) {
+  const TenantRules rules = Rules("a", 1, 0);
+  Admission::Place place;
+  ATTNDB_ASSERT_OK(admission_.Enter(rules, 0, &place, &retry_seconds_));
+  Admission::Place copy = place;
+  place.Free();
+  Admission::Place next;
+  ATTNDB_ASSERT_OK(admission_.Enter(rules, 0, &next, &retry_seconds_));
+  copy.Free();
+  copy.LetGo();
+  place.LetGo();
+  EXPECT_FALSE(Try(rules, 0).ok()) << "the next one's place is its own";
+  Admission::Place().Free();
 }
 
 TEST_F(AdmissionTest, WhoIsRefusedTakesNoPlace) {
@@ -66,7 +81,7 @@ TEST_F(AdmissionTest, WhoIsRefusedTakesNoPlace) {
   Admission::Place place;
   ATTNDB_ASSERT_OK(admission_.Enter(rules, 0, &place, &retry_seconds_));
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(Try(rules, 0).ok());
-  place.reset();
+  place.LetGo();
   ATTNDB_EXPECT_OK(Try(rules, 0));
 }
 
