@@ -78,6 +78,7 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
 
 void AnswerCall(Service* service, const Call& call, Response response) {
   NoteEnd(service, call, {.status = response.status});
+  call.place.Free();  // Before the client knows, who may ask again at once.
   call.responder->Send(std::move(response));
 }
 
@@ -153,7 +154,7 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
       service->gate->Enter(BytesOf(*service, *turn), begin, [turn] { return turn->cancelled(); }));
   Call ended = call;
   ended.responder.reset();  // It holds this.
-  ended.place.reset();
+  ended.place.LetGo();
   call.responder->OnClosed([service, ended = std::move(ended), weak = std::weak_ptr<Turn>(turn)] {
     const auto gone = weak.lock();
     if (gone == nullptr) return;

@@ -97,7 +97,7 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
 
   void Later() {
     Call call = call_;
-    call.place.reset();  // This has it.
+    call.place.LetGo();  // This has it.
     service_->run_embedding(call, [self = shared_from_this()] { self->Step(); });
   }
 
@@ -138,7 +138,7 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
   void LetGo() {
     embedder_.reset();
     memory_.reset();
-    call_.place.reset();
+    call_.place.Free();
   }
 
   void End() {

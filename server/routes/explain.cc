@@ -101,7 +101,6 @@ class Explained final : public TurnListener {
   void OnText(std::string_view) override {}
   void OnEnd(const TurnEnd&) override {}
   void OnError(const Status& status) override {
-    call_.place.reset();
     AnswerCall(service_, call_, ErrorResponse(status));
   }
   void OnRead(llama::LlamaEngine* engine, Session session) override {
@@ -110,13 +109,11 @@ class Explained final : public TurnListener {
     service_->admission->Count(call_.rules.tenant, 1, MonotonicSeconds());
     if (!status.ok()) return OnError(status);
     auto read = std::make_shared<Session>(std::move(session));
-    auto place = std::exchange(call_.place, nullptr);
     service_->run_later(
-        call_, [service = service_, call = call_, place, subject = subject_, rows, read,
-                start = start_, reuse = reuse_, num_listed = num_listed_]() mutable {
+        call_, [service = service_, call = call_, subject = subject_, rows, read, start = start_,
+                reuse = reuse_, num_listed = num_listed_]() mutable {
           Result<Json> json = Weigh(*service, start, subject, *rows, num_listed, read.get());
           if (json.ok()) (*json)["reuse"] = JsonOf(reuse);
-          place.reset();  // Before the client knows, who may ask again at once.
           AnswerCall(service, call, json);
         });
   }

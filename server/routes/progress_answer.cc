@@ -30,7 +30,7 @@ void ProgressAnswer::Send(const Result<Json>& json, CallEnd end) {
   const int status = end.status;
   if (call_.responder->closed()) end.status = kClientGone;
   NoteEnd(service_, call_, end);
-  call_.place.reset();  // Before the client knows, who may ask again at once.
+  call_.place.Free();  // Before the client knows, who may ask again at once.
   if (!begun_ && (!stream_ || !json.ok())) {
     call_.responder->Send(json.ok() ? Response{.body = ToText(*json)}
                                     : ErrorResponse(status, json.status()));

@@ -50,7 +50,7 @@ class CountedAnswer final : public TurnListener {
              .num_cached_tokens = start_.num_cached_tokens,
              .num_reply_tokens = end.num_tokens,
              .first_token_seconds = end.first_token_seconds});
-    call_.place.reset();  // Before the client knows, who may ask again at once.
+    call_.place.Free();  // Before the client knows, who may ask again at once.
     answer_.OnEnd(end);
   }
   void OnError(const Status& status) override {
@@ -59,7 +59,7 @@ class CountedAnswer final : public TurnListener {
              .num_prompt_tokens = start_.num_prompt_tokens,
              .num_cached_tokens = start_.num_cached_tokens,
              .num_reply_tokens = num_reply_tokens_});
-    call_.place.reset();
+    call_.place.Free();
     answer_.OnError(status);
   }
 

@@ -108,7 +108,7 @@ void Answer(Service* service, Call call, Chore chore) {
   call.request.reset();
   auto answer = std::make_shared<ProgressAnswer>(service, call, request->stream);
   answer->Begin();
-  call.place.reset();  // The answer has it.
+  call.place.LetGo();  // The answer has it.
   service->run_chore(call, [service, place, answer, chore, request = *request] {
     const Result<Json> json = Run(service, chore, request, answer.get());
     answer->Send(json, {.status = HttpStatusOfStore(json.status())});
