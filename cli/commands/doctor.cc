@@ -209,7 +209,9 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   report->Add(engine.name, engine.system);
   ReportForward(engine, report);
   if (!engine.models.empty()) {
-    report->Add("chat templates", "llama.cpp's form of those that it knows, and Jinja for others");
+    report->Add("chat templates",
+                "llama.cpp's form of those that it knows, without a default system message; "
+                "Jinja for others");
   }
   Json models = Json::array();
   for (const FoundModel& model : engine.models) {
