@@ -106,15 +106,16 @@ class ModelsTest(CliCase):
             (self.dir / f"models/{name}.gguf").write_bytes(header + (pair if template else b""))
 
         model("Known", b"{{ '<|im_start|>' + m.role }}")
+        model("Jinja", b"{% for m in messages %}({{ m.role }}) {{ m.content }}{% endfor %}")
         model("Unknown", b"{{ nobody.knows(this) }}")
         model("Bare", b"")
         report = self.run_json("doctor", "--fast", env=self.env)
         found = {one["name"]: one["chat_template"] for one in report["engine"]["models"]}
-        self.assertEqual([found[name] for name in ("Known", "Unknown", "Bare", "Tiny")],
-                         ["known", "unknown", "none", ""])
+        self.assertEqual([found[name] for name in ("Known", "Jinja", "Unknown", "Bare", "Tiny")],
+                         ["known", "known", "unknown", "none", ""])
         text = self.run_ok("doctor", "--fast", env=self.env).out
-        self.assertIn("a chat template that llama.cpp does not know: --raw", text)
-        self.assertIn("no default system message of the file", text)
+        self.assertIn("a chat template that can't be applied: --raw", text)
+        self.assertIn("without a default system message; Jinja for others", text)
 
     def test_a_name_is_its_file_and_several_are_told_apart(self):
         model = ["import", "-", "--name", "x", "--model"]
