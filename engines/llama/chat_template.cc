@@ -113,7 +113,9 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
     messages.push_back({std::string(roles[i]), Placeholder(i)});
   }
   Result<std::string> applied = Apply(messages, /*add_assistant=*/true);
-  if (applied.status().code() == StatusCode::kInvalidArgument) {  // Not what a user wrote.
+  const StatusCode code = applied.status().code();
+  // Nothing that a user wrote: the template fails each time.
+  if (code == StatusCode::kInvalidArgument || code == StatusCode::kResourceExhausted) {
     return Status::Unsupported(applied.status().message());
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, std::move(applied));

@@ -43,21 +43,35 @@ Status TooLong(size_t bytes) {
 }
 
 // Milliseconds until `deadline`; -1 = no deadline.
-int MsUntil(std::optional<Clock::time_point> deadline) {
+int MsUntil(const std::optional<Clock::time_point>& deadline) {
   if (!deadline) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
   return static_cast<int>(std::max<int64_t>(0, left.count()));
 }
 
-Status ReadBytes(int socket, std::optional<Clock::time_point> deadline, size_t size, char* bytes) {
-  while (size > 0) {
-    pollfd waited = {.fd = socket, .events = POLLIN, .revents = 0};
+using Deadline = std::optional<Clock::time_point>;
+
+Deadline After(int timeout_ms) {
+  if (timeout_ms < 0) return std::nullopt;
+  return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+// Waits until bytes can be read (POLLIN) or written (POLLOUT).
+Status WaitFor(int16_t events, int socket, Deadline deadline) {
+  while (true) {
+    pollfd waited = {.fd = socket, .events = events, .revents = 0};
     const int ready = poll(&waited, 1, MsUntil(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return Failed("poll");
+    if (ready > 0) return Status::Ok();
     if (ready == 0) return Status::ResourceExhausted("no answer in time");
-    const ssize_t length = recv(socket, bytes, size, 0);
-    if (length < 0 && errno == EINTR) continue;
+    if (errno != EINTR) return Failed("poll");
+  }
+}
+
+Status ReadBytes(int socket, Deadline deadline, size_t size, char* bytes) {
+  while (size > 0) {
+    ATTNDB_RETURN_IF_ERROR(WaitFor(POLLIN, socket, deadline));
+    const ssize_t length = recv(socket, bytes, size, MSG_DONTWAIT);
+    if (length < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (length < 0) return Failed("recv");
     if (length == 0) return Status::IoError("the other end has closed");
     bytes += length;
@@ -90,15 +104,18 @@ Result<ChatFields> UnpackFields(std::string_view body) {
   return fields;
 }
 
-Status WriteFrame(int socket, const ChatFields& fields) {
+Status WriteFrame(int socket, const ChatFields& fields, int timeout_ms) {
+  const Deadline deadline = After(timeout_ms);
   size_t bytes = 0;
   for (const auto& [name, value] : fields) bytes += 8 + name.size() + value.size();
   if (bytes > kMaxFrameBytes) return TooLong(bytes);
   std::string frame;
   AppendSized(PackFields(fields), &frame);
   for (size_t sent = 0; sent < frame.size();) {
-    const ssize_t length = send(socket, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-    if (length < 0 && errno == EINTR) continue;
+    ATTNDB_RETURN_IF_ERROR(WaitFor(POLLOUT, socket, deadline));
+    const ssize_t length =
+        send(socket, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (length < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (length < 0) return Failed("send");
     sent += static_cast<size_t>(length);
   }
@@ -106,8 +123,7 @@ Status WriteFrame(int socket, const ChatFields& fields) {
 }
 
 Result<ChatFields> ReadFrame(int socket, int timeout_ms) {
-  std::optional<Clock::time_point> deadline;
-  if (timeout_ms >= 0) deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  const Deadline deadline = After(timeout_ms);
   uint32_t size = 0;
   ATTNDB_RETURN_IF_ERROR(ReadBytes(socket, deadline, sizeof(size), reinterpret_cast<char*>(&size)));
   if (size > kMaxFrameBytes) return TooLong(size);

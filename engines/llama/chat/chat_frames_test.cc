@@ -90,6 +90,11 @@ TEST_F(ChatFramesTest, APeerThatIsGoneIsAnErrorAndNoSignal) {
   EXPECT_THAT(WriteFrame(sockets_[1], {{"a", "b"}}), FailsWith(StatusCode::kIoError, _));
 }
 
+TEST_F(ChatFramesTest, APeerThatReadsNothingIsNotWaitedForWithoutEnd) {
+  EXPECT_THAT(WriteFrame(sockets_[0], {{"a", std::string(8 << 20, 'x')}}, /*timeout_ms=*/1),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("in time")));
+}
+
 TEST_F(ChatFramesTest, AWaitEnds) {
   EXPECT_THAT(ReadFrame(sockets_[1], /*timeout_ms=*/1),
               FailsWith(StatusCode::kResourceExhausted, HasSubstr("in time")));

@@ -75,10 +75,13 @@ bool Limit(decltype(RLIMIT_AS) resource, uint64_t most) {
 // Whether all limits hold.
 bool LimitSelf() {
   CloseOthers();
-  std::signal(SIGINT, SIG_IGN);         // Ctrl-C is for the program that started it.
+  // These are for the program that started this one, and that closes the socket when it ends.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   setenv("GGML_NO_BACKTRACE", "1", 1);  // NOLINT(concurrency-mt-unsafe): the only thread.
   if (!Limit(RLIMIT_CORE, 0)) return false;
-  return !kLimitsMemory || Limit(RLIMIT_AS, AddressBytes() + kChatMemoryBytes);
+  if (!kLimitsMemory) return true;
+  const uint64_t bytes = AddressBytes();
+  return bytes > 0 && Limit(RLIMIT_AS, bytes + kChatMemoryBytes);
 }
 
 // SIGPROF ends the program when so much CPU is used; 0: never.

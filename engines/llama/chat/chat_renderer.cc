@@ -26,13 +26,18 @@ namespace {
 
 constexpr char kProgramName[] = "attndb-chat";
 
-bool CanRun(const std::filesystem::path& path) { return access(path.c_str(), X_OK) == 0; }
+bool CanRun(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
 
-// The file that this code was loaded from.
+// The file that this code was loaded from; empty if that is the program, which the system knows by
+// the name alone that it was started by.
 std::filesystem::path OwnFile() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&FindChatProgram), &info) == 0) return {};
-  return info.dli_fname == nullptr ? "" : info.dli_fname;
+  const std::filesystem::path file = info.dli_fname == nullptr ? "" : info.dli_fname;
+  return file.is_absolute() ? file : std::filesystem::path();
 }
 
 Status NotStarted(const std::string& program, int error) {
@@ -73,7 +78,9 @@ std::string FindChatProgram() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread of ours changes the environment.
   if (const char* named = std::getenv("ATTNDB_CHAT_PROGRAM"); named != nullptr) return named;
   std::error_code error;
-  for (const auto& file : {std::filesystem::read_symlink("/proc/self/exe", error), OwnFile()}) {
+  // A library's own folder first: another program's may have another version.
+  for (const auto& file : {OwnFile(), std::filesystem::read_symlink("/proc/self/exe", error)}) {
+    if (file.empty()) continue;
     const std::filesystem::path folder = file.parent_path();
     for (const auto& place : {folder, folder / "bin", folder / "../bin"}) {
       if (CanRun(place / kProgramName)) return place / kProgramName;
@@ -104,6 +111,13 @@ class ChatRenderer::Process {
   }
 
   int socket() const { return socket_; }
+
+  // Whether it has ended by itself, or somebody has ended it.
+  bool has_ended() {
+    siginfo_t info = {};
+    const int result = waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT);
+    return result != 0 || info.si_pid != 0;
+  }
 
   // Kills the process unless it has ended, and gives its status as waitpid() does; nullopt if that
   // is unknown, since somebody else waited for it.
@@ -171,7 +185,8 @@ Result<std::string> ChatRenderer::Render(const ChatInput& input) {
 }
 
 Result<ChatRenderer::Process*> ChatRenderer::Ready() {
-  if (process_ != nullptr) return process_.get();
+  if (process_ != nullptr && !process_->has_ended()) return process_.get();
+  process_.reset();
   if (program_.empty()) {
     return Status::Unsupported(
         "this needs the program attndb-chat, which is not there: attndb was built on a llama.cpp "
@@ -188,14 +203,15 @@ Result<ChatRenderer::Process*> ChatRenderer::Ready() {
 }
 
 Result<ChatFields> ChatRenderer::Ask(Process* process, const ChatFields& request) {
-  const Status sent = WriteFrame(process->socket(), request);
-  if (!sent.ok() && sent.code() != StatusCode::kIoError) return sent;  // It stays as it was.
+  const Status sent = WriteFrame(process->socket(), request, kChatWaitMs);
   Result<ChatFields> answer =
       sent.ok() ? ReadFrame(process->socket(), kChatWaitMs) : Result<ChatFields>(sent);
   if (!answer.ok()) {
-    const Status reason = EndReason(process->End());
+    // It closes its socket when it ends. Whatever else went wrong, it is ended here.
+    const bool ended = answer.status().code() == StatusCode::kIoError;
+    const std::optional<int> status = process->End();
     process_.reset();
-    return reason;
+    return ended ? EndReason(status) : answer.status().WithContext("the chat template");
   }
   if (const auto error = answer->find("error"); error != answer->end()) {
     return Status::InvalidArgument(error->second);

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <thread>
 #include <vector>
@@ -92,6 +95,34 @@ TEST(ChatRendererTest, EachFailureEndsItsOwnRequestAlone) {
   EXPECT_THAT(Rendered(&renderer, "sink"),
               FailsWith(StatusCode::kResourceExhausted, HasSubstr("SIGSEGV")));
   EXPECT_EQ(*Rendered(&renderer, "fine"), "fine");
+}
+
+// The only child of this process.
+pid_t OnlyChild() {
+  pid_t child = -1;
+  std::ifstream("/proc/self/task/" + std::to_string(getpid()) + "/children") >> child;
+  return child;
+}
+
+TEST(ChatRendererTest, AProcessThatWasEndedBetweenRequestsIsReplaced) {
+  ChatRenderer renderer(FindChatProgram(), {kPlain, "", ""});
+  ATTNDB_ASSERT_OK(renderer.Check());
+  const pid_t child = OnlyChild();
+  if (child < 0) GTEST_SKIP() << "this system lists no children";
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(*Rendered(&renderer, "x"), "[user]x[assistant]");
+}
+
+TEST(ChatRendererTest, SignalsForTheWholeGroupDoNotEndIt) {
+  ChatRenderer renderer(FindChatProgram(), {kPlain, "", ""});
+  EXPECT_EQ(*Rendered(&renderer, "x"), "[user]x[assistant]");
+  const pid_t child = OnlyChild();
+  if (child < 0) GTEST_SKIP() << "this system lists no children";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ASSERT_EQ(kill(child, signal), 0);
+  EXPECT_EQ(*Rendered(&renderer, "y"), "[user]y[assistant]");
+  EXPECT_EQ(OnlyChild(), child);
 }
 
 TEST(ChatRendererTest, AChatThatIsNoneIsNamed) {
