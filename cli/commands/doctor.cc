@@ -14,6 +14,7 @@
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 #include "cli/common/variables.h"
+#include "engines/llama/chat/chat_renderer.h"
 
 namespace attndb::cli {
 namespace {
@@ -226,15 +227,18 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   for (const std::string& problem : engine.problems) report->Warn(problem);
 }
 
-// Lists the programs that commands start. A build may lack them.
-void ReportPrograms(Report* report) {
+// Lists the programs that attndb starts. A build may lack them.
+void ReportPrograms(const EngineReport& engine, Report* report) {
   report->Section("programs");
   Json json = Json::object();
-  for (const char* name : {kServerProgram, kSimulateProgram, kChatProgram}) {
-    const std::optional<std::string> path = ProgramBeside(name);
-    json[name] = path ? Json(*path) : Json();
-    report->Add(name, path.value_or("not built, or it can't be run"));
+  const auto add = [&](const char* name, const std::string& path) {
+    json[name] = path.empty() ? Json() : Json(path);
+    report->Add(name, path.empty() ? "not built, or it can't be run" : path);
+  };
+  for (const char* name : {kServerProgram, kSimulateProgram}) {
+    add(name, ProgramBeside(name).value_or(""));
   }
+  add(llama::kChatProgram, engine.chat_program);
   report->json["programs"] = std::move(json);
 }
 
@@ -275,7 +279,7 @@ class DoctorCommand : public Command {
     ReportMachine(fast_, &report);
     ReportStore(env, fast_, &report);
     ReportEngine(engine, &report);
-    ReportPrograms(&report);
+    ReportPrograms(engine, &report);
     ReportEnvironment(&report);
     env->Print(std::string("attndb ") + Version() + "\n\n" + report.Text());
     report.json["warnings"] = report.warnings();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "cli/common/temp_dir.h"
+#include "engines/llama/chat/chat_renderer.h"
 #include "engines/llama/chat_template.h"
 #include "engines/llama/model_file.h"
 #include "engines/llama/model_places.h"
@@ -48,6 +49,7 @@ EngineReport FindEngine() {
   report.name = "llama.cpp";
   report.system = "linked";
   TryForward(&report);
+  report.chat_program = llama::FindChatProgram();
   AddModels(&report);
   return report;
 }

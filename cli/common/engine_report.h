@@ -34,6 +34,7 @@ struct EngineReport {
   std::string system;                         // What the engine says about itself.
   std::vector<std::string> instruction_sets;  // Instruction sets that llama.cpp was compiled for.
   std::optional<ForwardReport> forward;       // Empty without an engine.
+  std::string chat_program;  // The program that the engine starts for chat templates; empty: none.
   std::vector<FoundModel> models;
   std::vector<std::string> problems;
 };

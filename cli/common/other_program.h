@@ -18,7 +18,6 @@ namespace attndb::cli {
 
 inline constexpr char kServerProgram[] = "attndb-server";
 inline constexpr char kSimulateProgram[] = "attndb-simulate";
-inline constexpr char kChatProgram[] = "attndb-chat";  // Started by the engine's adapter.
 
 // The path of a program beside this one; none if it is not there or can't be run.
 std::optional<std::string> ProgramBeside(const std::string& name);

@@ -24,8 +24,6 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): not every 
 namespace attndb::llama {
 namespace {
 
-constexpr char kProgramName[] = "attndb-chat";
-
 bool CanRun(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
@@ -62,7 +60,7 @@ Result<pid_t> Spawn(const std::string& program, int socket) {
   sigfillset(&all);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string name = kProgramName;
+  std::string name = kChatProgram;
   std::array<char*, 2> argv = {name.data(), nullptr};
   pid_t child = -1;
   const int error = posix_spawn(&child, program.c_str(), &files, &attributes, argv.data(), environ);
@@ -83,7 +81,7 @@ std::string FindChatProgram() {
     if (file.empty()) continue;
     const std::filesystem::path folder = file.parent_path();
     for (const auto& place : {folder, folder / "bin", folder / "../bin"}) {
-      if (CanRun(place / kProgramName)) return place / kProgramName;
+      if (CanRun(place / kChatProgram)) return place / kChatProgram;
     }
   }
   return "";

@@ -24,6 +24,8 @@
 
 namespace attndb::llama {
 
+inline constexpr char kChatProgram[] = "attndb-chat";
+
 // Path of attndb-chat: $ATTNDB_CHAT_PROGRAM, or beside the program or the library that this code is
 // part of, or in the folder bin next to that. Empty: there is none.
 std::string FindChatProgram();
