@@ -47,9 +47,9 @@ struct TurnEnd {
   StoreTicket stored;               // The Store of the turn.
 };
 
-// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnChances,
-// OnText and OnToken any number of times, OnEnd; or, of a turn that asks for no reply, OnStart,
-// OnRead; or OnError, at any point, as the last. None may wait.
+// Listens to a turn. Calls come from the scheduler's thread, and none may wait. A turn that replies
+// calls OnStart, then OnChances, OnText and OnToken any number of times, then OnEnd. A turn that
+// asks for no reply calls OnStart, then OnRead. OnError may come at any point, and is the last.
 class TurnListener {
  public:
   virtual ~TurnListener() = default;

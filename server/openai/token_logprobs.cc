@@ -10,7 +10,7 @@
 namespace attndb::server {
 namespace {
 
-// What OpenAI says of a token that is most unlikely. JSON has no minus infinity.
+// OpenAI's value for the least likely tokens. JSON has no minus infinity.
 constexpr double kLeastLogprob = -9999.0;
 
 double AtLeast(double logprob) { return logprob >= kLeastLogprob ? logprob : kLeastLogprob; }
