@@ -48,7 +48,7 @@ class TokenSampler {
   SamplerHandle chain_;  // Null if the choice is just the largest logit.
   bool draws_ = false;   // False: the token of the largest logit is sure to come.
   std::vector<llama_token_data> candidates_;
-  // What the samplers left of candidates_ in the last Sample.
+  // Those of candidates_ that were left behind the samplers of the last Sample.
   std::span<const llama_token_data> left_;
 };
 

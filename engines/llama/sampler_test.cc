@@ -149,7 +149,7 @@ TEST(SamplerTest, ChancesOfADrawAreThoseAfterAllSamplers) {
                                   .top_p = 1.0f,
                                   .min_p = 0.0f,
                                   .logit_bias = {{0, 5.0f}, {2, kNever}}};
-  // What is left are 6, 5 and 5, which the temperature makes 12, 10 and 10.
+  // The samplers leave logits of 6, 5 and 5. The temperature makes them 12, 10 and 10.
   const double total = 1 + 2 * std::exp(-2.0);
   TokenSampler sampler = *TokenSampler::Make(options, 5);
   for (int i = 0; i < 20; ++i) {

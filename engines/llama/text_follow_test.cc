@@ -86,7 +86,7 @@ class TextFollowTest : public ::testing::Test {
     return followed.ok() ? *std::move(followed) : FollowedText();
   }
   static Ids Text(std::string_view text) { return *tokenizer_->Tokenize(text, false, false); }
-  // As a model may write it, a letter a token.
+  // Returns one token for each letter. A model may write a text so; the tokenizer does not.
   static Ids Letters(std::string_view text) {
     Ids ids;
     for (const char letter : text) ids.push_back(Text(std::string(1, letter)).at(0));

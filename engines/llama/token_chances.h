@@ -15,8 +15,8 @@ namespace attndb::llama {
 
 struct TokenChance {
   TokenId token = 0;
-  double value =
-      0;  // A log-probability, or a probability: the function that returns it says which.
+  // A log-probability, or a probability: the function that returns it says which.
+  double value = 0;
 };
 
 // A token that was chosen, and the likeliest tokens of its place, the likeliest first; of equally

@@ -34,8 +34,9 @@ void SetPreTokenizer(const char* pre, gguf_context* file);
 // The same tokens as SentencePiece has them: "Ġthe" is "▁the". With `has_control` the control
 // tokens stay some.
 void MakeSentencePiece(bool adds_space, bool has_control, gguf_context* file);
-// As BERT's tokenizer has them, which drops capitals and spaces; and as T5's.
+// The same tokens as in BERT's tokenizer, which drops capitals and spaces.
 void MakeWordPiece(gguf_context* file);
+// The same tokens as in T5's tokenizer.
 void MakeUnigram(gguf_context* file);
 // Control tokens take the spaces behind them, as Phi-3's do.
 void StripRight(gguf_context* file);
