@@ -9,7 +9,7 @@
 namespace attndb::cli {
 namespace {
 
-constexpr std::array<Variable, 15> kVariables = {{
+constexpr std::array<Variable, 16> kVariables = {{
     {.name = "ATTNDB_PATH",
      .meaning = "folder of the store, where --db is not given",
      .is_path = true},
@@ -27,6 +27,9 @@ constexpr std::array<Variable, 15> kVariables = {{
      .meaning = "threads of the model, where --threads is not given; else as there are cores free"},
     {.name = "ATTNDB_PYTHON",
      .meaning = "Python that draws for 'attndb plot'; else python3",
+     .is_path = true},
+    {.name = "ATTNDB_CHAT_PROGRAM",
+     .meaning = "program that renders chat templates; else attndb-chat beside attndb",
      .is_path = true},
     {.name = "ATTNDB_ISA", .meaning = "forces the kernels: scalar, avx2, avx512 or avx512vnni"},
     {.name = "HF_HUB_CACHE",
