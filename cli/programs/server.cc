@@ -152,8 +152,10 @@ class ServerCommand : public Command {
 
   std::string UrlOf(uint16_t port) const {
     const bool tls = !flags_.options.listener.certificate_file.empty();
-    return std::string(tls ? "https" : "http") + "://" + flags_.options.listener.address + ":" +
-           std::to_string(port);
+    const std::string& address = flags_.options.listener.address;
+    const bool is_ipv6 = address.find(':') != std::string::npos;
+    return std::string(tls ? "https" : "http") + "://" +
+           (is_ipv6 ? "[" + address + "]" : address) + ":" + std::to_string(port);
   }
 
   void SayWhere(Environment* env, const server::Server& server) const {

@@ -126,6 +126,12 @@ class TestStart:
         assert not self.warns(folder, *everywhere, "--api-key", "k")
         assert not self.warns(folder, *everywhere, variables={"ATTNDB_API_KEY": "k"})
 
+    @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="no IPv6")
+    def test_its_url_has_an_address_of_ipv6_in_brackets(self, folder):
+        with Server(folder / "store", "--host", "::1") as server:
+            assert server.url == f"http://[::1]:{server.port}"
+            assert server_case.run_client(server.url, "ls")["contexts"] == []
+
     def test_its_quota_is_that_of_the_quota_command(self, folder):
         store = folder / "store"
 
