@@ -7,6 +7,7 @@
 #include "engines/llama/embedder.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
+#include "engines/llama/rendered_prompt.h"
 #include "engines/llama/reply.h"
 #include "engines/llama/text_follow.h"
 #include "engines/llama/text_join.h"
@@ -48,6 +49,33 @@ Result<std::string> LlamaEngine::ReplyText(std::span<const TokenId> tokens) cons
 Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> messages,
                                                bool add_assistant_header) const {
   return impl_->chat->Apply(messages, add_assistant_header);
+}
+
+Result<RenderedPrompt> LlamaEngine::Render(std::span<const ChatMessage> messages,
+                                           const ChatOptions& /*options*/) const {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, ConversationParts(messages));
+  ATTNDB_ASSIGN_OR_RETURN(RenderedPrompt prompt, RenderParts(parts));
+  prompt.messages.resize(messages.size());  // The last part is the assistant's header.
+  return prompt;
+}
+
+Result<RenderedPrompt> LlamaEngine::RenderTokens(std::span<const TokenId> tokens) const {
+  ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(tokens));
+  return RenderedTokens(*impl_->tokenizer, tokens);
+}
+
+Result<RenderedPrompt> LlamaEngine::RenderParts(std::span<const PromptPart> parts) const {
+  return RenderedParts(*impl_->tokenizer, parts);
+}
+
+Result<ReadReply> LlamaEngine::ReadReplyText(const ReplyForm& form, std::string_view text,
+                                             bool /*is_partial*/) const {
+  if (form.parser.empty()) return ReadReply{.content = std::string(text)};
+  return Status::Unsupported("replies of this form can't be read");
+}
+
+Result<std::string> LlamaEngine::GrammarOfSchema(std::string_view /*json_schema*/) const {
+  return Status::Unsupported("a schema has no grammar here");
 }
 
 Result<JoinedText> LlamaEngine::Join(std::span<const TokenId> before,

@@ -42,6 +42,7 @@
 #include "attndb/session.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "engines/llama/chat_prompt.h"
 
 namespace attndb::llama {
 
@@ -228,11 +229,23 @@ struct ReplyToken {
   std::vector<LikelyToken> likeliest;  // The likeliest first.
 };
 
+// What a reply has to be: every token that would break it is never chosen.
+struct ReplyConstraint {
+  std::string grammar;   // GBNF, whose first rule is `root`.
+  bool is_lazy = false;  // The grammar is in force behind one of `triggers` alone.
+  std::vector<GrammarTrigger> triggers;
+  // Text in front of the reply that the grammar has, too (ReplyForm::generation_prompt).
+  std::string before;
+};
+
 struct GenerateOptions {
   uint32_t max_tokens = 256;
   std::vector<std::string> stop;  // The text ends before the first of these.
   bool ignore_end = false;        // Go on after an end-of-generation token (benchmarks).
   SamplerOptions sampler;
+  std::optional<ReplyConstraint> constraint;  // nullopt: a reply is any text.
+  // Names of control tokens that are part of the reply's text (ReplyForm::shown_tokens).
+  std::vector<std::string> shown_tokens;
   // Whole UTF-8 characters as they come; false stops.
   std::function<bool(std::string_view piece)> on_piece;
   // Called before on_piece with the tokens whose last bytes it shows, and at the end with those
@@ -269,11 +282,6 @@ struct EngineCacheUse {
   uint32_t num_used = 0;
 };
 
-struct ChatMessage {
-  std::string role;  // "system", "user", "assistant".
-  std::string content;
-};
-
 // A text of the chat template, and the content behind it.
 struct PromptPart {
   std::string markup;        // Control tokens are found in it. Empty: none.
@@ -294,20 +302,6 @@ struct JoinedText {
   uint64_t num_kept = 0;        // Tokens in front that are those from before.
   // The tokens of each part's content; the others are the template's.
   std::vector<TokenRange> contents;
-};
-
-// An item of a rendered prompt: a control token, or a text that is never parsed for control tokens.
-struct PromptItem {
-  std::string_view text;           // The text, or the control token's name. Not owned.
-  std::optional<TokenId> control;  // nullopt: a text.
-  // Whether the text keeps its spaces beside a control token that takes those of the template.
-  bool is_content = false;
-};
-
-// Bytes [begin, end) of a rendered prompt, counted over the texts of its items.
-struct ByteRange {
-  uint64_t begin = 0;
-  uint64_t end = 0;
 };
 
 struct FollowOptions {
@@ -442,6 +436,24 @@ class LlamaEngine {
   // llama.cpp).
   Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
                                     bool add_assistant_header) const;
+
+  // The prompt that the model's own template makes of a chat, up to where the assistant begins.
+  // Contents are never parsed for control tokens. Without a template: the bare texts, a line each.
+  // Errors: kUnsupported (the template can't be applied here); kInvalidArgument (what the template
+  //         refuses, in its words); kResourceExhausted (it went beyond its limits).
+  Result<RenderedPrompt> Render(std::span<const ChatMessage> messages,
+                                const ChatOptions& options = {}) const;
+  // Stored tokens, and parts of a template, as a prompt or the beginning of one: Follow gives them
+  // the same tokens again. Errors: as Tokenize.
+  Result<RenderedPrompt> RenderTokens(std::span<const TokenId> tokens) const;
+  Result<RenderedPrompt> RenderParts(std::span<const PromptPart> parts) const;
+  // Reads a reply, or the beginning of one: complete UTF-8, without the end-of-generation token.
+  // Errors: kInvalidArgument (the text has not the form); kResourceExhausted (limits);
+  //         kUnsupported.
+  Result<ReadReply> ReadReplyText(const ReplyForm& form, std::string_view text,
+                                  bool is_partial) const;
+  // The GBNF of a JSON schema. Errors: kInvalidArgument (with the place); as Render.
+  Result<std::string> GrammarOfSchema(std::string_view json_schema) const;
 
   // The tokens of a text that is put together of parts, behind tokens that are there: those of the
   // whole text, tokenized at once (text_join.h). Without tokens before it, it begins a text.
