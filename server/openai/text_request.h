@@ -50,6 +50,11 @@ struct TextRequest {
   bool include_usage = false;
   bool ignore_end = false;  // "ignore_eos", as llama.cpp's server has it: for benchmarks.
 
+  // What a chat's template gets besides the messages, and what the reply may be.
+  llama::ChatOptions chat;
+  std::string grammar;            // GBNF that the reply has to follow; empty: none of its own.
+  int64_t reasoning_budget = -1;  // Tokens that the model may think for; -1: any number.
+
   // attndb's own fields.
   std::string plan;      // "plan": docs/plan.md.
   std::string context;   // "context": a named context that the prompt continues.

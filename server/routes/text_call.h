@@ -1,0 +1,31 @@
+// A request for text, whatever interface it came by: from what is asked to a turn of the scheduler.
+#ifndef ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
+#define ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
+
+#include <functional>
+#include <memory>
+
+#include "attndb/result.h"
+#include "server/chat/reply_writer.h"
+#include "server/json.h"
+#include "server/openai/text_request.h"
+#include "server/service.h"
+
+namespace attndb::server {
+
+// An interface: how its bodies are read, and how its answers are written.
+struct TextInterface {
+  bool is_chat = true;
+  std::function<Result<TextRequest>(const Json& body)> parse;
+  // Writes the answer to `call`. Called once the request is known to be right.
+  std::function<std::shared_ptr<ReplyWriter>(Service* service, const Call& call,
+                                             const TextRequest& asked)>
+      writer;
+};
+
+// Answers later, on other threads: Service::run_later, then the scheduler's.
+void AnswerText(Service* service, Call call, TextInterface interface);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
