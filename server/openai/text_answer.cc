@@ -81,18 +81,18 @@ void TextAnswer::EnsureBegun() {
   responder_->Begin(std::move(response));
 }
 
-void TextAnswer::OnText(std::string_view text) {
+void TextAnswer::OnDelta(const ReplyDelta& delta) {
   if (!style_.stream) {
-    text_ += text;
+    text_ += delta.content;
     return;
   }
   EnsureBegun();
   Json chunk = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
-  chunk["choices"] = Json::array({Choice(text, nullptr)});
+  chunk["choices"] = Json::array({Choice(delta.content, nullptr)});
   responder_->Write(EventText(TextOf(chunk)));
 }
 
-void TextAnswer::OnEnd(const TurnEnd& end) {
+void TextAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
   if (!style_.stream) {
     Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
     whole["choices"] = Json::array({Choice(text_, ReasonOf(end.finish))});

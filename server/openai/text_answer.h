@@ -4,7 +4,7 @@
 //          error; what fails later is an event with an error. The role comes first, finish_reason
 //          last, then, if asked for, usage, then [DONE]. The logprobs of a token come in the event
 //          with the end of its text, or in that with finish_reason.
-// Threads: as TurnListener.
+// Threads: as ReplyWriter.
 #ifndef ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
 #define ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/batch/turn.h"
+#include "server/chat/reply_writer.h"
 #include "server/http/exchange.h"
 #include "server/json.h"
 #include "server/openai/token_logprobs.h"
@@ -37,15 +38,15 @@ struct AnswerStyle {
   int64_t created = 0;  // Seconds since the Unix epoch.
 };
 
-class TextAnswer final : public TurnListener {
+class TextAnswer final : public ReplyWriter {
  public:
   TextAnswer(std::shared_ptr<Responder> responder, AnswerStyle style)
       : responder_(std::move(responder)), style_(std::move(style)), logprobs_(style_.logprobs) {}
 
   void OnStart(const TurnStart& start) override { start_ = start; }
   void OnChances(std::vector<llama::ReplyToken> tokens) override { logprobs_.Add(tokens); }
-  void OnText(std::string_view text) override;
-  void OnEnd(const TurnEnd& end) override;
+  void OnDelta(const ReplyDelta& delta) override;
+  void OnEnd(const TurnEnd& end, size_t num_calls) override;
   void OnError(const Status& status) override;
 
  private:

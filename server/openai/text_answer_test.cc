@@ -90,10 +90,10 @@ class TextAnswerTest : public ::testing::Test {
 TEST_F(TextAnswerTest, AChatIsAnsweredWhole) {
   TextAnswer answer = Answer({});
   answer.OnStart(Start());
-  answer.OnText("Hel");
-  answer.OnText("lo");
+  answer.OnDelta({.content = "Hel"});
+  answer.OnDelta({.content = "lo"});
   EXPECT_FALSE(responder_->sent) << "it waits for the end";
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3}, /*num_calls=*/0);
   ASSERT_TRUE(responder_->sent);
   EXPECT_EQ(responder_->sent->status, 200);
   EXPECT_EQ(responder_->sent->content_type, "application/json");
@@ -109,8 +109,8 @@ TEST_F(TextAnswerTest, AChatIsAnsweredWhole) {
 TEST_F(TextAnswerTest, ACompletionIsAnsweredWhole) {
   TextAnswer answer = Answer({.is_chat = false});
   answer.OnStart(Start());
-  answer.OnText("Hello");
-  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 3});
+  answer.OnDelta({.content = "Hello"});
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 3}, /*num_calls=*/0);
   ASSERT_TRUE(responder_->sent);
   const Json json = Parsed(responder_->sent->body);
   EXPECT_EQ(json["id"], "cmpl-turn-1");
@@ -123,7 +123,7 @@ TEST_F(TextAnswerTest, ACompletionIsAnsweredWhole) {
 TEST_F(TextAnswerTest, AnAnswerMayBeEmpty) {
   TextAnswer answer = Answer({});
   answer.OnStart(Start());
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0}, /*num_calls=*/0);
   ASSERT_TRUE(responder_->sent);
   EXPECT_EQ(Parsed(responder_->sent->body)["choices"][0]["message"]["content"], "");
 }
@@ -137,7 +137,7 @@ TEST_F(TextAnswerTest, EachReasonToEndHasItsName) {
     const auto responder = std::make_shared<RecordingResponder>();
     TextAnswer answer(responder, {});
     answer.OnStart(Start());
-    answer.OnEnd({.finish = reason});
+    answer.OnEnd({.finish = reason}, /*num_calls=*/0);
     ASSERT_TRUE(responder->sent);
     EXPECT_EQ(Parsed(responder->sent->body)["choices"][0]["finish_reason"], name);
   }
@@ -147,10 +147,10 @@ TEST_F(TextAnswerTest, AChatsStreamHasRoleThenTextThenReasonThenDone) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());
   EXPECT_FALSE(responder_->begun) << "what fails before the first text is a plain error";
-  answer.OnText("Hel");
+  answer.OnDelta({.content = "Hel"});
   EXPECT_TRUE(responder_->begun);
-  answer.OnText("lo");
-  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 2});
+  answer.OnDelta({.content = "lo"});
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 2}, /*num_calls=*/0);
   EXPECT_TRUE(responder_->ended);
   EXPECT_EQ(responder_->begun->content_type, "text/event-stream");
   EXPECT_THAT(responder_->begun->headers, Contains(Pair(kContextHeader, "turn-1")));
@@ -182,8 +182,8 @@ TEST_F(TextAnswerTest, AChatsStreamHasRoleThenTextThenReasonThenDone) {
 TEST_F(TextAnswerTest, ACompletionsStreamHasNoRole) {
   TextAnswer answer = Answer({.is_chat = false, .stream = true});
   answer.OnStart(Start());
-  answer.OnText("Hi");
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 1});
+  answer.OnDelta({.content = "Hi"});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 1}, /*num_calls=*/0);
   const std::vector<std::string> events = responder_->Events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(Parsed(events[0])["object"], "text_completion");
@@ -197,8 +197,8 @@ TEST_F(TextAnswerTest, ACompletionsStreamHasNoRole) {
 TEST_F(TextAnswerTest, UsageComesLastIfItIsAskedFor) {
   TextAnswer answer = Answer({.stream = true, .include_usage = true});
   answer.OnStart(Start());
-  answer.OnText("Hi");
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 2});
+  answer.OnDelta({.content = "Hi"});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 2}, /*num_calls=*/0);
   const std::vector<std::string> events = responder_->Events();
   ASSERT_EQ(events.size(), 5u);
   const Json usage = Parsed(events[3]);
@@ -213,7 +213,7 @@ TEST_F(TextAnswerTest, UsageComesLastIfItIsAskedFor) {
 TEST_F(TextAnswerTest, AStreamWithoutTextIsAStreamAllTheSame) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0}, /*num_calls=*/0);
   EXPECT_TRUE(responder_->ended);
   const std::vector<std::string> events = responder_->Events();
   ASSERT_EQ(events.size(), 3u);
@@ -237,7 +237,7 @@ TEST_F(TextAnswerTest, AnErrorBeforeTheFirstTextIsAPlainError) {
 TEST_F(TextAnswerTest, AnErrorAfterTheFirstTextIsTheLastEvent) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());
-  answer.OnText("Hi");
+  answer.OnDelta({.content = "Hi"});
   answer.OnError(Status::IoError("the disk is gone"));
   EXPECT_TRUE(responder_->ended);
   const std::vector<std::string> events = responder_->Events();
@@ -250,7 +250,7 @@ TEST_F(TextAnswerTest, AnErrorAfterTheFirstTextIsTheLastEvent) {
 TEST_F(TextAnswerTest, AnErrorAfterTextThatIsNotStreamedIsAPlainError) {
   TextAnswer answer = Answer({});
   answer.OnStart(Start());
-  answer.OnText("Hi");
+  answer.OnDelta({.content = "Hi"});
   answer.OnError(Status::Cancelled("the server stops"));
   ASSERT_TRUE(responder_->sent);
   EXPECT_EQ(responder_->sent->status, 503);
@@ -263,7 +263,8 @@ TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
   start.num_run_tokens = 3;
   start.num_dropped_tokens = 7;
   answer.OnStart(start);
-  answer.OnEnd({.num_dropped_tokens = 9});  // The reply goes beyond the window, too.
+  answer.OnEnd({.num_dropped_tokens = 9},
+               /*num_calls=*/0);  // The reply goes beyond the window, too.
   ASSERT_TRUE(responder_->sent);
   EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "9")));
   const Json usage = Parsed(responder_->sent->body)["usage"];
@@ -276,8 +277,8 @@ TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {
   TurnStart start = Start();
   start.num_dropped_tokens = 7;
   answer.OnStart(start);
-  answer.OnText("Hi");
-  answer.OnEnd({.num_dropped_tokens = 9});
+  answer.OnDelta({.content = "Hi"});
+  answer.OnEnd({.num_dropped_tokens = 9}, /*num_calls=*/0);
   EXPECT_THAT(responder_->begun->headers, Contains(Pair(kDroppedHeader, "7")));
   const std::vector<std::string> events = responder_->Events();
   ASSERT_EQ(events.size(), 5u);
@@ -304,11 +305,11 @@ TEST_F(TextAnswerTest, AWholeAnswerHasTheLogprobsOfAllTokens) {
   TextAnswer answer = Answer({.logprobs = LogprobForm::kContent});
   answer.OnStart(Start());
   answer.OnChances({Token(1, "Hel")});
-  answer.OnText("Hel");
+  answer.OnDelta({.content = "Hel"});
   answer.OnChances({Token(2, ""), Token(3, "lo")});
-  answer.OnText("lo");
+  answer.OnDelta({.content = "lo"});
   answer.OnChances({Token(4, "")});
-  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 4});
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 4}, /*num_calls=*/0);
   ASSERT_TRUE(responder_->sent);
   const Json choice = Parsed(responder_->sent->body)["choices"][0];
   EXPECT_EQ(choice["message"]["content"], "Hello");
@@ -319,7 +320,7 @@ TEST_F(TextAnswerTest, AWholeAnswerHasTheLogprobsOfAllTokens) {
 TEST_F(TextAnswerTest, AWholeAnswerWithoutTokensHasAnEmptyList) {
   TextAnswer answer = Answer({.logprobs = LogprobForm::kContent});
   answer.OnStart(Start());
-  answer.OnEnd({});
+  answer.OnEnd({}, /*num_calls=*/0);
   EXPECT_EQ(ToText(Parsed(responder_->sent->body)["choices"][0]["logprobs"]),
             R"({"content":[],"refusal":null})");
 }
@@ -329,12 +330,12 @@ TEST_F(TextAnswerTest, AnEventHasTheLogprobsOfItsTokens) {
       Answer({.stream = true, .include_usage = true, .logprobs = LogprobForm::kContent});
   answer.OnStart(Start());
   answer.OnChances({Token(1, "He"), Token(2, "l")});
-  answer.OnText("Hel");
-  answer.OnText("l");  // A part of a token.
+  answer.OnDelta({.content = "Hel"});
+  answer.OnDelta({.content = "l"});  // A part of a token.
   answer.OnChances({Token(3, "lo")});
-  answer.OnText("o");
+  answer.OnDelta({.content = "o"});
   answer.OnChances({Token(4, "")});
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 4});
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 4}, /*num_calls=*/0);
   std::vector<std::string> ids;
   for (const std::string& event : responder_->Events()) {
     if (event == "[DONE]") break;
@@ -351,8 +352,8 @@ TEST_F(TextAnswerTest, ACompletionsLogprobsAreLists) {
                       {.is_chat = false, .stream = stream, .logprobs = LogprobForm::kLegacy});
     answer.OnStart(Start());
     answer.OnChances({Token(1, "Hi")});
-    answer.OnText("Hi");
-    answer.OnEnd({});
+    answer.OnDelta({.content = "Hi"});
+    answer.OnEnd({}, /*num_calls=*/0);
     const std::string body = stream ? responder->Events()[0] : responder->sent->body;
     EXPECT_EQ(ToText(Parsed(body)["choices"][0]["logprobs"]),
               R"({"tokens":["Hi"],"token_logprobs":[-0.5],"top_logprobs":null,"text_offset":[0]})");
@@ -362,8 +363,8 @@ TEST_F(TextAnswerTest, ACompletionsLogprobsAreLists) {
 TEST_F(TextAnswerTest, TextOfAnyKindStaysOneEvent) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());
-  answer.OnText("a\n\nb\r\ndata: [DONE]\n\n\xC3\xA4\"");
-  answer.OnEnd({});
+  answer.OnDelta({.content = "a\n\nb\r\ndata: [DONE]\n\n\xC3\xA4\""});
+  answer.OnEnd({}, /*num_calls=*/0);
   const std::vector<std::string> events = responder_->Events();
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(Parsed(events[1])["choices"][0]["delta"]["content"],

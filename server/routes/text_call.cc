@@ -1,0 +1,287 @@
+#include "server/routes/text_call.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/context_name.h"
+#include "attndb/units.h"
+#include "server/batch/turn_id.h"
+#include "server/openai/error.h"
+#include "server/openai/token_bias.h"
+#include "server/routes/store_place.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
+
+// Counts the tokens of a call. Gives the call's writer the text of the reply.
+class CountedAnswer final : public TurnListener {
+ public:
+  CountedAnswer(Service* service, Call call, std::shared_ptr<ReplyWriter> writer)
+      : service_(service), call_(std::move(call)), writer_(std::move(writer)) {}
+
+  void OnStart(const TurnStart& start) override {
+    start_ = start;
+    Metrics* const metrics = service_->metrics;
+    metrics->num_prompt_tokens += start.num_prompt_tokens;
+    metrics->num_cached_tokens += start.num_cached_tokens;
+    writer_->OnStart(start);
+  }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override {
+    writer_->OnChances(std::move(tokens));
+  }
+  void OnText(std::string_view text) override { writer_->OnDelta({.content = std::string(text)}); }
+  void OnToken(double seconds) override {
+    Metrics* const metrics = service_->metrics;
+    ++metrics->num_reply_tokens;
+    Histogram* const times =
+        num_reply_tokens_++ == 0 ? &metrics->first_token_seconds : &metrics->token_seconds;
+    times->Add(seconds);
+  }
+  void OnEnd(const TurnEnd& end) override {
+    NoteEnd(service_, call_,
+            {.num_prompt_tokens = start_.num_prompt_tokens,
+             .num_cached_tokens = start_.num_cached_tokens,
+             .num_reply_tokens = end.num_tokens,
+             .first_token_seconds = end.first_token_seconds});
+    call_.place.Free();  // Before the client knows, who may ask again at once.
+    writer_->OnEnd(end, /*num_calls=*/0);
+  }
+  void OnError(const Status& status) override {
+    NoteEnd(service_, call_,
+            {.status = HttpStatusOf(status),
+             .num_prompt_tokens = start_.num_prompt_tokens,
+             .num_cached_tokens = start_.num_cached_tokens,
+             .num_reply_tokens = num_reply_tokens_});
+    call_.place.Free();
+    writer_->OnError(status);
+  }
+
+ private:
+  Service* const service_;
+  Call call_;
+  const std::shared_ptr<ReplyWriter> writer_;
+  TurnStart start_;
+  uint64_t num_reply_tokens_ = 0;
+};
+
+class TextCall {
+ public:
+  TextCall(Service* service, Call call, TextInterface interface)
+      : service_(service), call_(std::move(call)), interface_(std::move(interface)) {}
+
+  // Everything up to the scheduler.
+  Status Run() {
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body, kBiasField));
+    ATTNDB_ASSIGN_OR_RETURN(asked_, interface_.parse(body));
+    const std::string header(call_.request->Header("x-attndb-context"));
+    ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
+    ATTNDB_RETURN_IF_ERROR(CheckModel(body));
+    if (!asked_.plan.empty() && !service_->options.allow_plans) {
+      return Status::InvalidArgument("'plan': this server's plan is fixed");
+    }
+    if (asked_.tpot_ms > 0 && !service_->options.allow_plans) {
+      return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
+    }
+    const std::string& tenant = call_.rules.tenant;
+    ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
+    TurnRequest turn;
+    ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
+    turn.ends_with_window = asked_.fills_window || !asked_.truncate;
+    turn.id = NewTurnId(prompt.digest);
+    turn.cut_id = turn.id;  // A name is of whole turns.
+    if (!asked_.store_as.empty()) {
+      ATTNDB_RETURN_IF_ERROR(StoreUnderName(tenant, &turn));
+      turn.id = asked_.store_as;
+      turn.under_way = service_->conversations->NoteUnderWay(tenant, turn.id);
+      turn.runs_last = true;
+    }
+    turn.tenant = tenant;
+    turn.received_seconds = call_.received_seconds;
+    turn.tpot_seconds = TpotSeconds();
+    turn.plan = PlanOf(turn.tpot_seconds);
+    ATTNDB_ASSIGN_OR_RETURN(Continuation start,
+                            service_->conversations->Start(tenant, prompt.tokens, turn.plan,
+                                                           turn.generate.prefill.window));
+    LimitToMemory(start.rest.size(), &turn.generate);
+    turn.prompt = std::move(prompt.tokens);
+    turn.text = std::move(prompt.text);
+    return Schedule(std::move(turn), std::move(start));
+  }
+
+ private:
+  Result<Prompt> MakePrompt(const std::string& tenant) const {
+    const Prompts& prompts = *service_->prompts;
+    const uint64_t window = WindowTokens(*service_);
+    ATTNDB_RETURN_IF_ERROR(CheckLastMessage(window));
+    // The oldest messages of a chat may leave: they are not counted.
+    const bool may_be_longer = interface_.is_chat && asked_.truncate;
+    const llama::TokenizeLimits limits = LimitsFor(*service_, call_, may_be_longer ? 0 : window);
+    if (interface_.is_chat) return prompts.OfChat(tenant, asked_.context, asked_.messages, limits);
+    if (asked_.prompt_tokens.empty()) {
+      return prompts.OfText(tenant, asked_.context, asked_.prompt, limits);
+    }
+    return prompts.OfTokens(tenant, asked_.context, asked_.prompt_tokens);
+  }
+  // What a token of the reply may take, by the request or else its tenant; 0: neither says.
+  double TpotSeconds() const {
+    if (!asked_.plan.empty()) return 0;
+    return 1e-3 * (asked_.tpot_ms > 0 ? asked_.tpot_ms : static_cast<double>(call_.rules.tpot_ms));
+  }
+  // The plan to begin with.
+  std::string PlanOf(double tpot_seconds) const {
+    if (!asked_.plan.empty()) return asked_.plan;
+    return tpot_seconds > 0 ? PlanFor(tpot_seconds) : service_->options.plan;
+  }
+  // A turn that has a name is stored in the place, and with the life, of the dialogue that has the
+  // name when the turn ends. What can't be stored then is refused now.
+  Status StoreUnderName(const std::string& tenant, TurnRequest* turn) const {
+    const std::string& name = asked_.store_as;
+    ATTNDB_RETURN_IF_ERROR(CheckContextName(name).WithContext("'store_as'"));
+    ATTNDB_ASSIGN_OR_RETURN(DB db, service_->conversations->HandleOf(tenant));
+    const StoreOptions life = {.ttl = service_->options.conversations.ttl};
+    const auto place = std::make_shared<DialoguePlace>(service_->engine, std::move(db), life);
+    turn->fit_store = [place, name](StoreOptions* store) -> Status {
+      ATTNDB_ASSIGN_OR_RETURN(*store, place->Look(name));
+      return Status::Ok();
+    };
+    return turn->fit_store(&turn->store.emplace());
+  }
+
+  // A name that is not the model's is what most clients send to a server of one model.
+  Status CheckModel(const Json& body) {
+    const auto model = body.find("model");
+    if (model == body.end() || model->is_null() || model->is_string()) return Status::Ok();
+    return Status::InvalidArgument("'model' is " + Shown(*model) + ", expected a text");
+  }
+
+  Result<llama::WindowOptions> WindowFor(const Prompt& prompt) const {
+    llama::WindowOptions window;
+    window.window_tokens = WindowTokens(*service_);
+    const uint64_t most = window.window_tokens / 4;
+    const bool keeps_system = prompt.num_system > 0 && prompt.num_system <= most;
+    window.keep_first = keeps_system ? prompt.num_system : std::min(kSinkTokens, most);
+    if (window.window_tokens == 0) return window;
+    ATTNDB_RETURN_IF_ERROR(window.Validate());
+    return window;
+  }
+
+  Result<llama::GenerateOptions> GenerateOptionsFor(const Prompt& prompt) const {
+    llama::GenerateOptions generate;
+    generate.stop = asked_.stop;
+    generate.ignore_end = asked_.ignore_end;
+    generate.sampler = asked_.sampler;
+    generate.chances = asked_.chances;
+    ATTNDB_ASSIGN_OR_RETURN(generate.sampler.logit_bias,
+                            TokenBiases(*service_->engine, asked_.logit_bias));
+    if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
+    ATTNDB_ASSIGN_OR_RETURN(generate.prefill.window, WindowFor(prompt));
+    generate.max_tokens = MaxTokensFor(generate.prefill.window.window_tokens);
+    ATTNDB_RETURN_IF_ERROR(CheckFits(prompt, generate.prefill.window));
+    return generate;
+  }
+
+  uint32_t MaxTokensFor(uint64_t window_tokens) const {
+    if (asked_.max_tokens) return *asked_.max_tokens;
+    if (!asked_.fills_window) return service_->options.max_tokens;
+    constexpr uint64_t kMost = INT32_MAX;
+    return static_cast<uint32_t>(window_tokens > 0 ? std::min(window_tokens, kMost) : kMost);
+  }
+
+  // A request that names no max_tokens is not refused for the default: its reply is as long as
+  // memory can be promised for beside the `num_rest` tokens of its prompt.
+  void LimitToMemory(uint64_t num_rest, llama::GenerateOptions* generate) const {
+    const uint64_t window = generate->prefill.window.window_tokens;
+    const uint64_t promisable = PromisableTokens(*service_);
+    if (asked_.max_tokens || (window > 0 && window <= promisable)) return;
+    const uint64_t most = std::max<uint64_t>(promisable - std::min(num_rest, promisable), 1);
+    generate->max_tokens = static_cast<uint32_t>(std::min<uint64_t>(generate->max_tokens, most));
+  }
+
+  // Messages before the last one, which would be cut in the middle. A reply may be longer than the
+  // window: its oldest tokens left while it was made, and do so again.
+  Status CheckMessages(uint64_t window_tokens) const {
+    for (size_t i = 0; i + 1 < asked_.messages.size(); ++i) {
+      const std::string& content = asked_.messages[i].content;
+      // A token has a byte or more.
+      if (asked_.messages[i].role == kAssistantRole || content.size() <= window_tokens) continue;
+      ATTNDB_ASSIGN_OR_RETURN(const bool is_longer, IsLonger(content, window_tokens));
+      if (!is_longer) continue;
+      return Status::InvalidArgument("messages[" + std::to_string(i) +
+                                     "] has more tokens than the model's window of " +
+                                     Counted(window_tokens, "token") + " takes");
+    }
+    return Status::Ok();
+  }
+
+  // A long last message that can't fit the window is refused before the prompt is made. CheckFits
+  // counts the others.
+  Status CheckLastMessage(uint64_t window_tokens) const {
+    if (window_tokens == 0 || asked_.messages.empty()) return Status::Ok();
+    const std::string& content = asked_.messages.back().content;
+    if (content.size() <= llama::TokenizeLimits().piece_bytes) return Status::Ok();
+    ATTNDB_ASSIGN_OR_RETURN(const bool is_longer, IsLonger(content, window_tokens));
+    if (!is_longer) return Status::Ok();
+    return Status::InvalidArgument("the last message has more tokens than the model's window of " +
+                                   Counted(window_tokens, "token") + " takes");
+  }
+
+  // Whether the text has more tokens.
+  Result<bool> IsLonger(const std::string& text, uint64_t num_tokens) const {
+    const llama::TokenizeLimits limits = LimitsFor(*service_, call_, num_tokens);
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                            service_->engine->Tokenize(text, false, false, limits));
+    return tokens.size() > num_tokens;
+  }
+
+  Status CheckFits(const Prompt& prompt, const llama::WindowOptions& window) const {
+    if (window.window_tokens == 0) return Status::Ok();
+    ATTNDB_RETURN_IF_ERROR(CheckMessages(window.window_tokens));
+    const std::string size = Counted(window.window_tokens, "token");
+    // The tokens in front stay. They are the message's own if nothing stands before it.
+    const uint64_t num_prompt = prompt.tokens.size();
+    const uint64_t num_in_front =
+        std::min<uint64_t>(window.keep_first, num_prompt - std::min(num_prompt, prompt.num_last));
+    if (prompt.num_last + num_in_front > window.window_tokens) {
+      return Status::InvalidArgument(
+          "the last message has " + CountedTokens(call_, prompt.num_last) +
+          (num_in_front > 0 ? " and the first " + FormatCount(num_in_front) + " stay" : "") +
+          ", more than the model's window of " + size + " takes");
+    }
+    if (asked_.truncate) return Status::Ok();
+    const uint64_t needed = num_prompt + asked_.max_tokens.value_or(1);
+    if (needed <= window.window_tokens) return Status::Ok();
+    return Status::InvalidArgument("the prompt has " + CountedTokens(call_, num_prompt) +
+                                   ", and with its answer does not fit the window of " + size +
+                                   "; \"overflow\": \"truncate\" lets its oldest go");
+  }
+
+  Status Schedule(TurnRequest request, Continuation start) {
+    const Call kept = WithoutRequest(call_);
+    auto listener =
+        std::make_shared<CountedAnswer>(service_, kept, interface_.writer(service_, kept, asked_));
+    auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
+                                       std::move(start.rest), std::move(listener));
+    return ScheduleTurn(service_, kept, turn, start.is_unread);
+  }
+
+  Service* const service_;
+  const Call call_;
+  const TextInterface interface_;
+  TextRequest asked_;
+};
+
+}  // namespace
+
+void AnswerText(Service* service, Call call, TextInterface interface) {
+  service->run_later(call, [service, call, interface = std::move(interface)] {
+    const Status status = TextCall(service, call, interface).Run();
+    if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+  });
+}
+
+}  // namespace attndb::server
