@@ -96,11 +96,10 @@ Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
 
 Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
                                          bool add_assistant) const {
-  ATTNDB_ASSIGN_OR_RETURN(std::string text,
-                          renderer_->Render({.messages = MessagesJson(messages),
-                                             .add_generation_prompt = add_assistant,
-                                             .variables = {},
-                                             .now = std::time(nullptr)}));
+  ChatInput input = {.messages = MessagesJson(messages), .options = {}};
+  input.options.now = std::time(nullptr);
+  input.add_generation_prompt = add_assistant;
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, renderer_->RenderText(input));
   if (added_.bos && text.starts_with(text_.bos)) text.erase(0, text_.bos.size());
   if (added_.eos && text.ends_with(text_.eos)) text.resize(text.size() - text_.eos.size());
   return text;

@@ -69,7 +69,8 @@ attndb_add_test(llama_self_check_test
 # Chat templates. Some tests use the program attndb-chat, and one links what it links.
 if(TARGET attndb_chat_program)
   attndb_add_test(llama_chat_test
-    SOURCES chat/chat_clock.cc chat/chat_frames_test.cc chat/chat_renderer_test.cc
+    SOURCES chat/chat_clock.cc chat/chat_frames_test.cc chat/chat_plan_test.cc
+            chat/chat_renderer_test.cc chat/chat_reply_test.cc chat/chat_wire_test.cc
             chat/jinja_template.cc chat/jinja_template_test.cc
     LIBS attndb_llama_static llama ${LLAMA_COMMON_LIBRARY} nlohmann_json::nlohmann_json
     LABELS engine)

@@ -1,10 +1,10 @@
-// A chat, and the template that makes a prompt of it.
+// A chat, the template that makes a prompt of it, and what comes out.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_CHAT_INPUT_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_CHAT_INPUT_H_
 
-#include <cstdint>
-#include <map>
 #include <string>
+
+#include "engines/llama/chat_prompt.h"
 
 namespace attndb::llama {
 
@@ -13,14 +13,18 @@ struct TemplateText {
   std::string source;  // Jinja.
   std::string bos;     // The text of the vocabulary's first token; empty: it has none.
   std::string eos;
+  std::string tool_source = {};  // The template for chats with tools; empty: `source`.
 };
 
 struct ChatInput {
   std::string messages;               // A JSON array of messages in the form of OpenAI's Chat API.
+  ChatOptions options;                // With `now` set.
   bool add_generation_prompt = true;  // Whether the prompt ends where the assistant begins.
-  // The template's other variables: name -> JSON.
-  std::map<std::string, std::string> variables;
-  int64_t now = 0;  // The time that the template sees, in seconds since 1970 in UTC.
+};
+
+struct ChatPlan {
+  std::string prompt;  // As llama.cpp's own server makes it, with the tokens that begin and end it.
+  ReplyForm form;
 };
 
 }  // namespace attndb::llama

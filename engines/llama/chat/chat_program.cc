@@ -1,10 +1,6 @@
-// attndb-chat: renders chat templates for other programs of attndb, which start it
-// (chat_renderer.h). Requests and answers are frames on the socket that is its standard input
-// (chat_frames.h):
-//
-//   {template, bos, eos}                                    the first; {} if it was parsed
-//   {messages, now, generation_prompt?, variable.NAME...}   {prompt}
-//   one that fails                                          {error}
+// attndb-chat: renders chat templates, reads replies and compiles schemas for other programs of
+// attndb, which start it (chat_renderer.h). Requests and answers are frames on the socket that is
+// its standard input (chat_wire.h).
 //
 // A request that goes beyond chat_limits.h ends the program: by a signal, or with
 // kChatOutOfMemoryCode.
@@ -19,21 +15,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "engines/llama/chat/chat_answers.h"
 #include "engines/llama/chat/chat_frames.h"
 #include "engines/llama/chat/chat_limits.h"
-#include "engines/llama/chat/jinja_template.h"
 
 namespace attndb::llama {
 namespace {
 
 constexpr int kSocket = STDIN_FILENO;
-constexpr std::string_view kVariable = "variable.";
 
 // The sanitizers reserve more addresses than any limit.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -90,56 +82,18 @@ void SetCpuLimit(int seconds) {
   setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
-std::string FieldOf(const ChatFields& fields, const std::string& name) {
-  const auto found = fields.find(name);
-  return found == fields.end() ? "" : found->second;
+// Answers requests until the other end closes.
+int Run() {
+  ChatAnswers answers;
+  while (true) {
+    const Result<ChatFields> request = ReadFrame(kSocket);
+    if (!request.ok()) return EXIT_SUCCESS;
+    SetCpuLimit(kChatCpuSeconds);
+    const ChatFields answer = answers.Answer(*request);
+    SetCpuLimit(0);
+    if (!WriteFrame(kSocket, answer).ok()) return EXIT_SUCCESS;
+  }
 }
-
-ChatInput InputOf(const ChatFields& fields) {
-  ChatInput input;
-  input.messages = FieldOf(fields, "messages");
-  input.add_generation_prompt = fields.contains("generation_prompt");
-  input.now = std::strtoll(FieldOf(fields, "now").c_str(), nullptr, 10);
-  for (const auto& [name, value] : fields) {
-    if (name.starts_with(kVariable)) input.variables[name.substr(kVariable.size())] = value;
-  }
-  return input;
-}
-
-ChatFields ErrorFields(const Status& status) { return {{"error", std::string(status.message())}}; }
-
-class ChatProgram {
- public:
-  // Answers requests until the other end closes.
-  int Run() {
-    while (true) {
-      const Result<ChatFields> request = ReadFrame(kSocket);
-      if (!request.ok()) return EXIT_SUCCESS;
-      SetCpuLimit(kChatCpuSeconds);
-      const ChatFields answer = Answer(*request);
-      SetCpuLimit(0);
-      if (!WriteFrame(kSocket, answer).ok()) return EXIT_SUCCESS;
-    }
-  }
-
- private:
-  ChatFields Answer(const ChatFields& request) {
-    if (!template_) return Parse(request);
-    const Result<std::string> prompt = template_->Render(InputOf(request));
-    if (!prompt.ok()) return ErrorFields(prompt.status());
-    return {{"prompt", *prompt}};
-  }
-
-  ChatFields Parse(const ChatFields& request) {
-    Result<JinjaTemplate> parsed = JinjaTemplate::Parse(
-        {FieldOf(request, "template"), FieldOf(request, "bos"), FieldOf(request, "eos")});
-    if (!parsed.ok()) return ErrorFields(parsed.status());
-    template_.emplace(*std::move(parsed));
-    return {};
-  }
-
-  std::optional<JinjaTemplate> template_;
-};
 
 }  // namespace
 }  // namespace attndb::llama
@@ -148,5 +102,5 @@ int main() {
   if (!attndb::llama::LimitSelf()) return EXIT_FAILURE;
   // llama.cpp would make an error of a template out of it.
   std::set_new_handler([] { _exit(attndb::llama::kChatOutOfMemoryCode); });
-  return attndb::llama::ChatProgram().Run();
+  return attndb::llama::Run();
 }

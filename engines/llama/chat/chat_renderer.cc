@@ -1,220 +1,71 @@
 #include "engines/llama/chat/chat_renderer.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <openssl/sha.h>
 
 #include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <optional>
 #include <utility>
 
-#include "engines/llama/chat/chat_limits.h"
-#include "engines/llama/child_process.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): not every C library has it.
+#include "engines/llama/chat/chat_wire.h"
 
 namespace attndb::llama {
 namespace {
 
-bool CanRun(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-}
-
-// The file that this code was loaded from; empty if that is the program, which the system knows by
-// the name alone that it was started by.
-std::filesystem::path OwnFile() {
-  Dl_info info = {};
-  if (dladdr(reinterpret_cast<const void*>(&FindChatProgram), &info) == 0) return {};
-  const std::filesystem::path file = info.dli_fname == nullptr ? "" : info.dli_fname;
-  return file.is_absolute() ? file : std::filesystem::path();
-}
-
-Status NotStarted(const std::string& program, int error) {
-  return Status::IoError("'" + program + "' can't be started: " + std::strerror(error));
-}
-
-// Starts `program` with `socket` as its standard input, and no other file of ours.
-Result<pid_t> Spawn(const std::string& program, int socket) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
-  // llama.cpp would print what users wrote.
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_WRONLY, 0);
-  }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  sigset_t all;
-  sigfillset(&all);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string name = kChatProgram;
-  std::array<char*, 2> argv = {name.data(), nullptr};
-  pid_t child = -1;
-  const int error = posix_spawn(&child, program.c_str(), &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return NotStarted(program, error);
-  return child;
+// A parser's name: its SHA-256.
+std::string ParserId(const std::string& parser) {
+  std::string id(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(parser.data()), parser.size(),
+         reinterpret_cast<unsigned char*>(id.data()));
+  return id;
 }
 
 }  // namespace
 
-std::string FindChatProgram() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread of ours changes the environment.
-  if (const char* named = std::getenv("ATTNDB_CHAT_PROGRAM"); named != nullptr) return named;
-  std::error_code error;
-  // A library's own folder first: another program's may have another version.
-  for (const auto& file : {OwnFile(), std::filesystem::read_symlink("/proc/self/exe", error)}) {
-    if (file.empty()) continue;
-    const std::filesystem::path folder = file.parent_path();
-    for (const auto& place : {folder, folder / "bin", folder / "../bin"}) {
-      if (CanRun(place / kChatProgram)) return place / kChatProgram;
-    }
-  }
-  return "";
+ChatRenderer::ChatRenderer(const std::string& program, const TemplateText& text)
+    : has_program_(!program.empty()),
+      templates_(program, TemplateFields(text), "the chat template was not applied"),
+      replies_(program, {}, "the reply was not read"),
+      schemas_(program, {}, "the JSON schema was not compiled") {}
+
+Status ChatRenderer::Check() { return templates_.Check(); }
+
+Result<ChatPlan> ChatRenderer::Render(const ChatInput& input) {
+  ChatFields request = ChatInputFields(input);
+  request["op"] = "render";
+  ATTNDB_ASSIGN_OR_RETURN(const ChatFields answer, templates_.Ask(request));
+  return PlanOf(answer);
 }
 
-class ChatRenderer::Process {
- public:
-  Process(pid_t child, int socket) : child_(child), socket_(socket) {}
-  ~Process() { End(); }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  static Result<std::unique_ptr<Process>> Start(const std::string& program) {
-    std::array<int, 2> sockets;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
-      return NotStarted(program, errno);
-    }
-    Result<pid_t> child = Spawn(program, sockets[1]);
-    close(sockets[1]);
-    if (!child.ok()) {
-      close(sockets[0]);
-      return child.status();
-    }
-    return std::make_unique<Process>(*child, sockets[0]);
-  }
-
-  int socket() const { return socket_; }
-
-  // Whether it has ended by itself, or somebody has ended it.
-  bool has_ended() {
-    siginfo_t info = {};
-    const int result = waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT);
-    return result != 0 || info.si_pid != 0;
-  }
-
-  // Kills the process unless it has ended, and gives its status as waitpid() does; nullopt if that
-  // is unknown, since somebody else waited for it.
-  std::optional<int> End() {
-    if (child_ < 0) return std::nullopt;
-    close(socket_);
-    int status = 0;
-    pid_t ended = 0;
-    // It may have ended by itself, and then its own reason is wanted.
-    while ((ended = waitpid(child_, &status, WNOHANG)) < 0 && errno == EINTR) {
-    }
-    if (ended == 0) {
-      kill(child_, SIGKILL);
-      while ((ended = waitpid(child_, &status, 0)) < 0 && errno == EINTR) {
-      }
-    }
-    child_ = -1;
-    return ended < 0 ? std::nullopt : std::optional<int>(status);
-  }
-
- private:
-  pid_t child_;  // -1: it has ended, and was waited for.
-  const int socket_;
-};
-
-namespace {
-
-// Why a process that gave no answer has ended.
-Status EndReason(std::optional<int> status) {
-  const std::string did_not = "the chat template was not applied: ";
-  if (status && WIFSIGNALED(*status)) {
-    const int signal = WTERMSIG(*status);
-    if (signal == SIGPROF) {
-      return Status::ResourceExhausted(did_not + "it took more than " +
-                                       std::to_string(kChatCpuSeconds) + " s of CPU time");
-    }
-    return Status::ResourceExhausted(did_not + "its process was ended by " + SignalName(signal));
-  }
-  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kChatOutOfMemoryCode) {
-    return Status::ResourceExhausted(did_not + "it took more than " +
-                                     std::to_string(kChatMemoryBytes >> 20) + " MiB of memory");
-  }
-  return Status::ResourceExhausted(did_not + "its process gave no answer");
-}
-
-}  // namespace
-
-ChatRenderer::ChatRenderer(std::string program, TemplateText text)
-    : program_(std::move(program)), text_(std::move(text)) {}
-ChatRenderer::~ChatRenderer() = default;
-
-Status ChatRenderer::Check() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return Ready().status();
-}
-
-Result<std::string> ChatRenderer::Render(const ChatInput& input) {
-  ChatFields request = {{"messages", input.messages}, {"now", std::to_string(input.now)}};
-  if (input.add_generation_prompt) request["generation_prompt"] = "";
-  for (const auto& [name, value] : input.variables) request["variable." + name] = value;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Process* const process, Ready());
-  ATTNDB_ASSIGN_OR_RETURN(ChatFields answer, Ask(process, request));
+Result<std::string> ChatRenderer::RenderText(const ChatInput& input) {
+  ChatFields request = ChatInputFields(input);
+  request["op"] = "markup";
+  ATTNDB_ASSIGN_OR_RETURN(ChatFields answer, templates_.Ask(request));
   return std::move(answer["prompt"]);
 }
 
-Result<ChatRenderer::Process*> ChatRenderer::Ready() {
-  if (process_ != nullptr && !process_->has_ended()) return process_.get();
-  process_.reset();
-  if (program_.empty()) {
-    return Status::Unsupported(
-        "this needs the program attndb-chat, which is not there: attndb was built on a llama.cpp "
-        "without `common`");
+Result<ReadReply> ChatRenderer::Read(const ReplyForm& form, std::string_view text,
+                                     bool is_partial) {
+  if (form.parser.empty()) {
+    return ReadReply{.content = std::string(text), .reasoning = {}, .calls = {}};
   }
-  ATTNDB_ASSIGN_OR_RETURN(process_, Process::Start(program_));
-  const Result<ChatFields> answer =
-      Ask(process_.get(), {{"template", text_.source}, {"bos", text_.bos}, {"eos", text_.eos}});
-  if (!answer.ok()) {
-    process_.reset();
-    return answer.status();
+  ChatFields request = {{"op", "read"},
+                        {"parser_id", ParserId(form.parser)},
+                        {"format", std::to_string(form.format)},
+                        {"generation_prompt", form.generation_prompt},
+                        {"text", std::string(text)}};
+  if (is_partial) request["partial"] = "";
+  ATTNDB_ASSIGN_OR_RETURN(ChatFields answer, replies_.Ask(request));
+  // Between both requests the process may have been replaced, or asked for others' replies.
+  if (answer.contains("unknown_parser")) {
+    request["parser"] = form.parser;
+    ATTNDB_ASSIGN_OR_RETURN(answer, replies_.Ask(request));
   }
-  return process_.get();
+  return ReplyOf(answer);
 }
 
-Result<ChatFields> ChatRenderer::Ask(Process* process, const ChatFields& request) {
-  const Status sent = WriteFrame(process->socket(), request, kChatWaitMs);
-  Result<ChatFields> answer =
-      sent.ok() ? ReadFrame(process->socket(), kChatWaitMs) : Result<ChatFields>(sent);
-  if (!answer.ok()) {
-    // It closes its socket when it ends. Whatever else went wrong, it is ended here.
-    const bool ended = answer.status().code() == StatusCode::kIoError;
-    const std::optional<int> status = process->End();
-    process_.reset();
-    return ended ? EndReason(status) : answer.status().WithContext("the chat template");
-  }
-  if (const auto error = answer->find("error"); error != answer->end()) {
-    return Status::InvalidArgument(error->second);
-  }
-  return answer;
+Result<std::string> ChatRenderer::GrammarOfSchema(std::string_view json_schema) {
+  ATTNDB_ASSIGN_OR_RETURN(ChatFields answer,
+                          schemas_.Ask({{"op", "schema"}, {"schema", std::string(json_schema)}}));
+  return std::move(answer["grammar"]);
 }
 
 }  // namespace attndb::llama

@@ -46,8 +46,13 @@ std::string Message(const std::string& content) {
   return R"([{"role":"user","content":")" + content + R"("}])";
 }
 
+Result<std::string> Rendered(ChatRenderer* renderer, const ChatInput& input) {
+  ATTNDB_ASSIGN_OR_RETURN(const ChatPlan plan, renderer->Render(input));
+  return plan.prompt;
+}
+
 Result<std::string> Rendered(ChatRenderer* renderer, const std::string& content) {
-  return renderer->Render({.messages = Message(content), .variables = {}});
+  return Rendered(renderer, ChatInput{.messages = Message(content), .options = {}});
 }
 
 TEST(ChatRendererTest, RendersAsTheTemplateSays) {
@@ -55,10 +60,10 @@ TEST(ChatRendererTest, RendersAsTheTemplateSays) {
   ATTNDB_ASSERT_OK(renderer.Check());
   ChatInput input = {
       .messages = R"([{"role":"system","content":"a\n\"b\""},{"role":"user","content":"é"}])",
-      .variables = {}};
-  EXPECT_EQ(*renderer.Render(input), "[system]a\n\"b\"[user]é[assistant]");
+      .options = {}};
+  EXPECT_EQ(*Rendered(&renderer, input), "[system]a\n\"b\"[user]é[assistant]");
   input.add_generation_prompt = false;
-  EXPECT_EQ(*renderer.Render(input), "[system]a\n\"b\"[user]é");
+  EXPECT_EQ(*Rendered(&renderer, input), "[system]a\n\"b\"[user]é");
 }
 
 TEST(ChatRendererTest, ATemplateSeesItsTokensItsVariablesAndTheTimeOfItsChat) {
@@ -66,11 +71,12 @@ TEST(ChatRendererTest, ATemplateSeesItsTokensItsVariablesAndTheTimeOfItsChat) {
                         {"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}|{{ greeting }}|"
                          "{{ strftime_now('%Y-%m-%d') }}|{{ date_string }}|{{ datetime }}",
                          "<s>", "</s>"});
-  ChatInput input = {
-      .messages = Message("x"), .variables = {{"greeting", "\"hello\""}}, .now = 86400 * 1000};
-  EXPECT_EQ(*renderer.Render(input), "<s>x</s>|hello|1972-09-27|27 Sep 1972|Sep 27 1972");
-  input.variables["date_string"] = "\"never\"";
-  EXPECT_THAT(*renderer.Render(input), HasSubstr("|never|"));
+  ChatInput input = {.messages = Message("x"), .options = {}};
+  input.options.variables = {{"greeting", "\"hello\""}};
+  input.options.now = 86400 * 1000;
+  EXPECT_EQ(*Rendered(&renderer, input), "<s>x</s>|hello|1972-09-27|27 Sep 1972|Sep 27 1972");
+  input.options.variables["date_string"] = "\"never\"";
+  EXPECT_THAT(*Rendered(&renderer, input), HasSubstr("|never|"));
 }
 
 TEST(ChatRendererTest, ATemplateThatCantBeParsedIsNamed) {
@@ -131,7 +137,7 @@ TEST(ChatRendererTest, AChatThatIsNoneIsNamed) {
        {std::string("["), std::string("{}"), std::string("[1]"),
         std::string(R"([{"role":"user"}])"), std::string(100'000, '['),
         std::string("[{\"role\":\"user\",\"content\":\"\xff\"}]")}) {
-    EXPECT_THAT(renderer.Render({.messages = messages, .variables = {}}),
+    EXPECT_THAT(renderer.Render({.messages = messages, .options = {}}),
                 FailsWith(StatusCode::kInvalidArgument, _))
         << messages.substr(0, 40);
   }

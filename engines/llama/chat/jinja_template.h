@@ -1,9 +1,9 @@
-// A model's own chat template, in Jinja, rendered by llama.cpp's `common`: this pair of files alone
-// includes it. Its code has no limits of time, memory or depth, so that only the program
-// attndb-chat links this (chat_renderer.h).
+// A model's own chat template, in Jinja, applied by llama.cpp's `common`. Its code has no limits of
+// time, memory or depth, so that only the program attndb-chat links this (chat_renderer.h).
 //
-// Errors:  kInvalidArgument: a template that can't be parsed, with the place; messages that are no
-//          JSON array of messages; what the template itself raises.
+// Errors:  kInvalidArgument: a template that can't be parsed, with the place; messages or tools
+//          that are no JSON array of these; what the template itself raises; tools or a schema for
+//          which llama.cpp can't make a reader of replies.
 // Threads: one thread at a time.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_JINJA_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_JINJA_TEMPLATE_H_
@@ -24,11 +24,16 @@ class JinjaTemplate {
   JinjaTemplate& operator=(JinjaTemplate&&) noexcept;
   ~JinjaTemplate();
 
-  // The prompt's bytes, as llama.cpp's own server makes them.
-  Result<std::string> Render(const ChatInput& input) const;
+  // The prompt's bytes and the form of replies, as llama.cpp's own server makes them. Some
+  // templates have no form that llama.cpp can find out. Without tools and schema, a reply to them
+  // is content.
+  Result<ChatPlan> Render(const ChatInput& input) const;
+
+  // The prompt alone. Faster, for chats whose replies nobody reads.
+  Result<std::string> RenderText(const ChatInput& input) const;
 
  private:
-  struct Parsed;
+  class Parsed;
   explicit JinjaTemplate(std::unique_ptr<Parsed> parsed);
 
   std::unique_ptr<Parsed> parsed_;

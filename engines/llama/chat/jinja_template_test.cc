@@ -19,9 +19,9 @@ TEST(JinjaTemplateTest, ReadsWhatAnotherVersionOfItsJsonLibraryWrites) {
   for (const char* content : {"", "\"\\/\b\f\n\r\t", "caf\xC3\xA9 \xF0\x9F\x98\x80", "1e999"}) {
     messages.push_back({{"role", "user"}, {"content", content}});
   }
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string text,
-                              chat.Render({.messages = messages.dump(), .variables = {}}));
-  EXPECT_EQ(nlohmann::ordered_json::parse(text), messages);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ChatPlan plan,
+                              chat.Render({.messages = messages.dump(), .options = {}}));
+  EXPECT_EQ(nlohmann::ordered_json::parse(plan.prompt), messages);
 }
 
 }  // namespace

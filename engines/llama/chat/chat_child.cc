@@ -1,0 +1,82 @@
+#include "engines/llama/chat/chat_child.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/child_process.h"
+
+namespace attndb::llama {
+namespace {
+
+// Why a process that gave no answer has ended.
+std::string EndReason(std::optional<int> status) {
+  if (status && WIFSIGNALED(*status)) {
+    const int signal = WTERMSIG(*status);
+    if (signal == SIGPROF) {
+      return "it took more than " + std::to_string(kChatCpuSeconds) + " s of CPU time";
+    }
+    return "its process was ended by " + SignalName(signal);
+  }
+  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kChatOutOfMemoryCode) {
+    return "it took more than " + std::to_string(kChatMemoryBytes >> 20) + " MiB of memory";
+  }
+  return "its process gave no answer";
+}
+
+}  // namespace
+
+ChatChild::ChatChild(std::string program, ChatFields greeting, std::string failed)
+    : program_(std::move(program)), greeting_(std::move(greeting)), failed_(std::move(failed)) {}
+
+Status ChatChild::Check() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return Ready().status();
+}
+
+Result<ChatFields> ChatChild::Ask(const ChatFields& request) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(ChatProcess* const process, Ready());
+  return AskProcess(process, request);
+}
+
+Result<ChatProcess*> ChatChild::Ready() {
+  if (process_ != nullptr && !process_->has_ended()) return process_.get();
+  process_.reset();
+  if (program_.empty()) {
+    return Status::Unsupported(
+        "this needs the program attndb-chat, which is not there: attndb was built on a llama.cpp "
+        "without `common`");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(process_, ChatProcess::Start(program_));
+  if (greeting_.empty()) return process_.get();
+  const Result<ChatFields> answer = AskProcess(process_.get(), greeting_);
+  if (!answer.ok()) {
+    process_.reset();
+    return answer.status();
+  }
+  return process_.get();
+}
+
+Result<ChatFields> ChatChild::AskProcess(ChatProcess* process, const ChatFields& request) {
+  const Status sent = WriteFrame(process->socket(), request, kChatWaitMs);
+  Result<ChatFields> answer =
+      sent.ok() ? ReadFrame(process->socket(), kChatWaitMs) : Result<ChatFields>(sent);
+  if (!answer.ok()) {
+    // It closes its socket when it ends. Whatever else went wrong, it is ended here.
+    const bool ended = answer.status().code() == StatusCode::kIoError;
+    const std::optional<int> status = process->End();
+    process_.reset();
+    if (ended) return Status::ResourceExhausted(failed_ + ": " + EndReason(status));
+    return answer.status().WithContext(failed_);
+  }
+  if (const auto error = answer->find("error"); error != answer->end()) {
+    return Status::InvalidArgument(error->second);
+  }
+  return answer;
+}
+
+}  // namespace attndb::llama
