@@ -11,7 +11,6 @@
 #include "engines/llama/find_question.h"
 #include "engines/llama/fingerprint.h"
 #include "engines/llama/kept_file.h"
-#include "engines/llama/needle_text.h"
 #include "engines/llama/prompt_layout.h"
 
 namespace attndb::llama {
@@ -20,46 +19,6 @@ namespace {
 constexpr size_t kNumNeedles = 24;
 constexpr uint64_t kSeed = 1;
 constexpr std::string_view kHeadsHeader = "attndb-find-heads-1";
-
-struct StoredNeedles {
-  std::vector<Needle> needles;
-  std::vector<TokenRange> facts;  // Where the facts lie, in tokens of the context.
-};
-
-// Runs the text and stores it. No token goes across two sentences, so that it is known where
-// each lies.
-Result<StoredNeedles> StoreNeedles(LlamaEngine* engine, const DB& db,
-                                   const std::function<bool()>& keep_going) {
-  StoredNeedles stored;
-  stored.needles = MakeNeedles(kNumNeedles, kSeed);
-  std::vector<TokenId> tokens;
-  const auto append = [engine, &tokens](const std::string& text) -> Status {
-    const PromptPart part = {"", text};
-    ATTNDB_ASSIGN_OR_RETURN(JoinedText joined, engine->Join(tokens, std::span(&part, 1),
-                                                            {.keeps_before = true, .limits = {}}));
-    tokens = std::move(joined.tokens);
-    return Status();
-  };
-  for (const Needle& needle : stored.needles) {
-    if (tokens.empty()) {
-      const bool raw = !engine->info().knows_chat_template;
-      ATTNDB_ASSIGN_OR_RETURN(PromptText first, DocumentText(*engine, raw, "", needle.filler));
-      tokens = std::move(first.tokens);
-    } else {
-      ATTNDB_RETURN_IF_ERROR(append(" " + needle.filler));
-    }
-    const uint64_t begin = tokens.size();
-    ATTNDB_RETURN_IF_ERROR(append(" " + needle.fact));
-    stored.facts.push_back({begin, tokens.size()});
-  }
-  ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
-                          db.CreateSession(engine->spec(), tokens, {.reuse = false}));
-  PrefillOptions prefill;
-  if (keep_going) prefill.progress = [&](const PrefillProgress&) { return keep_going(); };
-  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
-  ATTNDB_RETURN_IF_ERROR(db.Store(start.session, tokens).status());
-  return stored;
-}
 
 // Whether most of the fact lies in the passage.
 bool Holds(const Passage& passage, TokenRange fact) {
@@ -94,28 +53,84 @@ std::vector<FindHead> AllHeads(const ModelSpec& spec) {
   return heads;
 }
 
+// Where the heads of this model are kept; empty: nowhere.
+std::filesystem::path PlaceOfHeads(const LlamaEngine& engine) {
+  const std::string& dir = engine.options().cache_dir;
+  const Result<std::string> name = TextDigest(engine.spec().fingerprint);
+  if (dir.empty() || !name.ok()) return {};
+  return std::filesystem::path(dir) / "find-heads" / *name;
+}
+
 }  // namespace
 
-Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch,
-                                          const std::function<bool()>& keep_going) {
-  ATTNDB_ASSIGN_OR_RETURN(const StoredNeedles stored, StoreNeedles(engine, scratch, keep_going));
-  const std::vector<FindHead> heads = AllHeads(engine->spec());
-  std::vector<RankedHead> ranked;
-  for (const FindHead& head : heads) ranked.push_back({head, 0});
-  for (size_t i = 0; i < stored.needles.size(); ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(
-        const FindQuestion question,
-        FindQuestion::Run(engine, scratch, stored.needles[i].question, heads, keep_going));
-    ATTNDB_ASSIGN_OR_RETURN(
-        const FindResult found,
-        scratch.Find(engine->spec(), question.query(), {.limit = UINT32_MAX, .head_scores = true}));
-    for (size_t head = 0; head < heads.size(); ++head) {
-      const size_t place = PlaceOf(stored.facts[i], found.passages, head);
-      if (place > 0) ranked[head].worth += 1.0 / static_cast<double>(place * kNumNeedles);
+// No token goes across two sentences, so that it is known where each lies.
+Result<HeadTrial> HeadTrial::Make(const LlamaEngine& engine) {
+  HeadTrial trial;
+  trial.needles_ = MakeNeedles(kNumNeedles, kSeed);
+  std::vector<TokenId>& tokens = trial.text_;
+  const auto append = [&engine, &tokens](const std::string& text) -> Status {
+    const PromptPart part = {"", text};
+    ATTNDB_ASSIGN_OR_RETURN(JoinedText joined, engine.Join(tokens, std::span(&part, 1),
+                                                           {.keeps_before = true, .limits = {}}));
+    tokens = std::move(joined.tokens);
+    return Status();
+  };
+  for (const Needle& needle : trial.needles_) {
+    if (tokens.empty()) {
+      const bool raw = !engine.info().knows_chat_template;
+      ATTNDB_ASSIGN_OR_RETURN(PromptText first, DocumentText(engine, raw, "", needle.filler));
+      tokens = std::move(first.tokens);
+    } else {
+      ATTNDB_RETURN_IF_ERROR(append(" " + needle.filler));
     }
+    const uint64_t begin = tokens.size();
+    ATTNDB_RETURN_IF_ERROR(append(" " + needle.fact));
+    trial.facts_.push_back({begin, tokens.size()});
+  }
+  trial.heads_ = AllHeads(engine.spec());
+  trial.worths_.resize(trial.heads_.size());
+  return trial;
+}
+
+Result<FindResult> HeadTrial::FindAll(const ModelSpec& spec, const DB& scratch,
+                                      const FindQuery& query) {
+  return scratch.Find(spec, query, {.limit = UINT32_MAX, .head_scores = true});
+}
+
+void HeadTrial::Judge(size_t i, const FindResult& found) {
+  for (size_t head = 0; head < heads_.size(); ++head) {
+    const size_t place = PlaceOf(facts_[i], found.passages, head);
+    if (place > 0) worths_[head] += 1.0 / static_cast<double>(place * kNumNeedles);
+  }
+}
+
+std::vector<RankedHead> HeadTrial::Ranked() const {
+  std::vector<RankedHead> ranked;
+  for (size_t head = 0; head < heads_.size(); ++head) {
+    ranked.push_back({heads_[head], worths_[head]});
   }
   std::ranges::stable_sort(ranked, std::greater(), &RankedHead::worth);
   return ranked;
+}
+
+Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch,
+                                          const std::function<bool()>& keep_going) {
+  ATTNDB_ASSIGN_OR_RETURN(HeadTrial trial, HeadTrial::Make(*engine));
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                          scratch.CreateSession(engine->spec(), trial.text(), {.reuse = false}));
+  PrefillOptions prefill;
+  if (keep_going) prefill.progress = [&](const PrefillProgress&) { return keep_going(); };
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, trial.text(), prefill));
+  ATTNDB_RETURN_IF_ERROR(scratch.Store(start.session, trial.text()).status());
+  for (size_t i = 0; i < trial.num_questions(); ++i) {
+    ATTNDB_ASSIGN_OR_RETURN(
+        const FindQuestion question,
+        FindQuestion::Run(engine, scratch, trial.question(i), trial.heads(), keep_going));
+    ATTNDB_ASSIGN_OR_RETURN(const FindResult found,
+                            HeadTrial::FindAll(engine->spec(), scratch, question.query()));
+    trial.Judge(i, found);
+  }
+  return trial.Ranked();
 }
 
 std::string ToText(const std::vector<RankedHead>& heads) {
@@ -148,21 +163,26 @@ std::optional<std::vector<RankedHead>> HeadsFromText(const std::string& text,
   return heads;
 }
 
+std::optional<std::vector<RankedHead>> KeptFindHeads(const LlamaEngine& engine) {
+  const std::filesystem::path place = PlaceOfHeads(engine);
+  if (place.empty()) return std::nullopt;
+  return HeadsFromText(ReadKeptFile(place), engine.spec());
+}
+
+std::vector<RankedHead> KeepFindHeads(const LlamaEngine& engine, std::vector<RankedHead> ranked) {
+  ranked.resize(std::min(ranked.size(), kNumFindHeads));
+  const std::filesystem::path place = PlaceOfHeads(engine);
+  if (!place.empty()) KeepFile(place, ToText(ranked));
+  return ranked;
+}
+
 Result<std::vector<RankedHead>> FindHeads(LlamaEngine* engine,
                                           const std::function<Result<DB>()>& open_scratch,
                                           const std::function<bool()>& keep_going) {
-  const std::string& dir = engine->options().cache_dir;
-  std::filesystem::path kept;
-  if (!dir.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::string name, TextDigest(engine->spec().fingerprint));
-    kept = std::filesystem::path(dir) / "find-heads" / name;
-    if (auto heads = HeadsFromText(ReadKeptFile(kept), engine->spec())) return *std::move(heads);
-  }
+  if (auto heads = KeptFindHeads(*engine)) return *std::move(heads);
   ATTNDB_ASSIGN_OR_RETURN(const DB scratch, open_scratch());
   ATTNDB_ASSIGN_OR_RETURN(std::vector<RankedHead> heads, RankHeads(engine, scratch, keep_going));
-  heads.resize(std::min(heads.size(), kNumFindHeads));
-  if (!kept.empty()) KeepFile(kept, ToText(heads));
-  return heads;
+  return KeepFindHeads(*engine, std::move(heads));
 }
 
 }  // namespace attndb::llama

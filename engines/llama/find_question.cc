@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "attndb/units.h"
 #include "engines/llama/utf8_bytes.h"
@@ -23,11 +24,14 @@ Result<JoinedText> QuestionAlone(const LlamaEngine& engine, std::string_view que
 }  // namespace
 
 FindQuestion::FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads,
-                           uint64_t first_token, uint64_t num_tokens)
-    : heads_(heads.begin(), heads.end()), first_token_(first_token), num_tokens_(num_tokens) {
+                           std::vector<TokenId> tokens, TokenRange own)
+    : tokens_(std::move(tokens)),
+      heads_(heads.begin(), heads.end()),
+      first_token_(own.begin),
+      num_tokens_(own.end - own.begin) {
   for (const FindHead& head : heads_) {
     head_dims_.push_back(spec.layers[head.layer].head_dim);
-    rows_.emplace_back(num_tokens * head_dims_.back());
+    rows_.emplace_back(num_tokens_ * head_dims_.back());
   }
 }
 
@@ -47,10 +51,10 @@ void FindQuestion::Keep(LayerId layer, uint64_t first_token, const TensorView& q
   }
 }
 
-Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::string_view question,
-                                       std::span<const FindHead> heads,
-                                       const std::function<bool()>& keep_going) {
-  const ModelSpec& spec = engine->spec();
+Result<FindQuestion> FindQuestion::Prepare(const LlamaEngine& engine, std::string_view question,
+                                           std::span<const FindHead> heads,
+                                           const std::function<bool()>& keep_going) {
+  const ModelSpec& spec = engine.spec();
   for (const FindHead& head : heads) {
     if (head.layer < spec.num_layers() && head.q_head < spec.layers[head.layer].num_q_heads) {
       continue;
@@ -58,12 +62,11 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
     return Status::InvalidArgument("layer " + std::to_string(head.layer) + " q head " +
                                    std::to_string(head.q_head) + ": the model has no such head");
   }
-  const uint64_t most = engine->info().max_context == 0 ? UINT64_MAX : engine->info().max_context;
+  const uint64_t most = engine.info().max_context == 0 ? UINT64_MAX : engine.info().max_context;
   TokenizeLimits limits = {.max_tokens = most};
   if (keep_going) limits.progress = [&](uint64_t, uint64_t) { return keep_going(); };
-  ATTNDB_ASSIGN_OR_RETURN(const JoinedText prompt, QuestionAlone(*engine, question, limits));
-  const std::vector<TokenId>& tokens = prompt.tokens;
-  if (tokens.size() > most) {
+  ATTNDB_ASSIGN_OR_RETURN(JoinedText prompt, QuestionAlone(engine, question, limits));
+  if (prompt.tokens.size() > most) {
     return Status::InvalidArgument("the question has more than " + Counted(most, "token") +
                                    ", which the model was trained on");
   }
@@ -71,19 +74,31 @@ Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::s
   if (own.begin == own.end) {
     return Status::InvalidArgument("the question is empty; expected 1 or more tokens");
   }
-  FindQuestion kept(spec, heads, own.begin, own.end - own.begin);
-  SessionOptions alone;
-  alone.reuse = false;
-  alone.plan = "full";
-  ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec, tokens, alone));
+  return FindQuestion(spec, heads, std::move(prompt.tokens), own);
+}
+
+Status FindQuestion::RunIn(LlamaEngine* engine, Session* session,
+                           const std::function<bool()>& keep_going) {
   PrefillOptions prefill;
-  prefill.on_queries = [&kept](LayerId layer, uint64_t first_token, const TensorView& q) {
-    kept.Keep(layer, first_token, q);
+  prefill.on_queries = [this](LayerId layer, uint64_t first_token, const TensorView& q) {
+    Keep(layer, first_token, q);
     return Status();
   };
   if (keep_going) prefill.progress = [&](const PrefillProgress&) { return keep_going(); };
-  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
-  return kept;
+  return engine->Prefill(*session, tokens().subspan(session->num_tokens()), prefill);
+}
+
+Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::string_view question,
+                                       std::span<const FindHead> heads,
+                                       const std::function<bool()>& keep_going) {
+  ATTNDB_ASSIGN_OR_RETURN(FindQuestion asked, Prepare(*engine, question, heads, keep_going));
+  SessionOptions alone;
+  alone.reuse = false;
+  alone.plan = "full";
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                          db.CreateSession(engine->spec(), asked.tokens(), alone));
+  ATTNDB_RETURN_IF_ERROR(asked.RunIn(engine, &start.session, keep_going));
+  return asked;
 }
 
 FindQuery FindQuestion::query() const {

@@ -5,7 +5,7 @@
 //
 // Errors:  kInvalidArgument (no text; more tokens than the model is meant for); as
 //          LlamaEngine::Prefill.
-// Threads: as the engine: one thread at a time.
+// Threads: as the engine: one thread at a time. Prepare may be called on any thread at any time.
 #ifndef ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
 #define ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
 
@@ -30,20 +30,34 @@ class FindQuestion {
                                   std::span<const FindHead> heads,
                                   const std::function<bool()>& keep_going = nullptr);
 
+  // The two halves of Run, for a caller whose engine is busy. Prepare makes the tokens and runs
+  // nothing. RunIn runs those that `session` lacks; the session has the first tokens() and none of
+  // own_tokens().
+  static Result<FindQuestion> Prepare(const LlamaEngine& engine, std::string_view question,
+                                      std::span<const FindHead> heads,
+                                      const std::function<bool()>& keep_going = nullptr);
+  Status RunIn(LlamaEngine* engine, Session* session,
+               const std::function<bool()>& keep_going = nullptr);
+
+  // The template's tokens and the question's.
+  std::span<const TokenId> tokens() const { return tokens_; }
+  TokenRange own_tokens() const { return {first_token_, first_token_ + num_tokens_}; }
+
   // The question's q, as views into this object.
   FindQuery query() const;
   uint64_t num_tokens() const { return num_tokens_; }
 
  private:
-  FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads, uint64_t first_token,
-               uint64_t num_tokens);
+  FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads, std::vector<TokenId> tokens,
+               TokenRange own);
   // Copies the question's rows of a ubatch's q in one layer.
   void Keep(LayerId layer, uint64_t first_token, const TensorView& q);
 
+  std::vector<TokenId> tokens_;
   std::vector<FindHead> heads_;
   std::vector<uint32_t> head_dims_;
   std::vector<std::vector<float>> rows_;  // By head: [num_tokens, head_dim].
-  uint64_t first_token_ = 0;              // Index of the question's first token in what is run.
+  uint64_t first_token_ = 0;              // Index of the question's first token in tokens_.
   uint64_t num_tokens_ = 0;
 };
 

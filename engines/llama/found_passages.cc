@@ -1,0 +1,50 @@
+#include "engines/llama/found_passages.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace attndb::llama {
+namespace {
+
+std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
+
+}  // namespace
+
+void DropPassagesWithoutScore(FindResult* found) {
+  constexpr double kLeastScore = 0.005;
+  std::erase_if(found->passages,
+                [](const Passage& passage) { return !(passage.score >= kLeastScore); });
+}
+
+Result<std::vector<std::string>> PassageTexts(const LlamaEngine& engine, const DB& db,
+                                              const FindResult& found) {
+  std::vector<std::string> texts;
+  for (const Passage& passage : found.passages) {
+    Result<std::vector<TokenId>> tokens = db.Tokens(IdName(passage.context_id));
+    if (tokens.status().code() == StatusCode::kNotFound) {
+      texts.emplace_back();
+      continue;
+    }
+    ATTNDB_RETURN_IF_ERROR(tokens.status());
+    const uint64_t end = std::min<uint64_t>(passage.tokens.end, tokens->size());
+    const uint64_t begin = std::min(passage.tokens.begin, end);
+    ATTNDB_ASSIGN_OR_RETURN(
+        std::string text,
+        engine.Detokenize(std::span<const TokenId>(*tokens).subspan(begin, end - begin)));
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count) {
+  std::vector<std::string> contexts;
+  for (const Passage& passage : passages) {
+    if (contexts.size() == count) break;
+    std::string name = IdName(passage.context_id);
+    if (std::ranges::find(contexts, name) == contexts.end()) contexts.push_back(std::move(name));
+  }
+  return contexts;
+}
+
+}  // namespace attndb::llama
