@@ -21,6 +21,7 @@
 #include "server/openai/embedding_request.h"
 #include "server/openai/text_request.h"
 #include "server/routes/explain_request.h"
+#include "server/routes/find_request.h"
 #include "server/routes/import_request.h"
 #include "server/routes/store_request.h"
 #include "server/tenants/keys_file.h"
@@ -55,7 +56,8 @@ constexpr std::string_view kStoreBody =
     R"("name":"n","text":"T","system":"S","raw":true,"stream":true,"append":false,)"
     R"("dry_run":false,"replace":true,"pinned":true,"ttl_seconds":60,"context":"c",)"
     R"("special":true,"index":"pq","segment_tokens":4096,"quota_bytes":1000,"plan":"full",)"
-    R"("token":3,"top":5,"prompt_of":""})";
+    R"("token":3,"top":5,"prompt_of":"","question":"Q","contexts":null,)"
+    R"("passage_tokens":64})";
 
 // And of a keys file.
 constexpr std::string_view kKeys =
@@ -184,6 +186,14 @@ void Check(const server::ExplainRequest& request) {
   ATTNDB_CHECK(!request.text.messages.empty() && request.token <= server::kMaxWeighedTokens);
   ATTNDB_CHECK(request.num_listed > 0 && request.num_listed <= server::kMaxListedTokens);
 }
+void Check(const server::FindRequest& request) {
+  const FindOptions& options = request.options;
+  ATTNDB_CHECK(!request.question.empty());
+  ATTNDB_CHECK(options.limit > 0 && options.limit <= server::kMaxFoundPassages);
+  ATTNDB_CHECK(options.passage_tokens % 2 == 0 && options.passage_tokens > 0);
+  ATTNDB_CHECK(options.passage_tokens <= FindOptions::kMaxPassageTokens);
+  for (const std::string& context : options.contexts) ATTNDB_CHECK(!context.empty());
+}
 void Check(const server::TextRequest& request) { CheckRequest(request); }
 void Check(const server::ExplainTextRequest&) {}  // Any texts.
 void Check(const server::TokenizeRequest&) {}     // Likewise.
@@ -242,11 +252,15 @@ int FuzzServerRequest(std::span<const uint8_t> bytes) {
 int FuzzStoreRequest(std::span<const uint8_t> bytes) {
   const std::optional<Json> json = JsonIn(TextOf(kStoreBody, bytes));
   if (!json) return 0;
-  const bool taken[] = {
-      IsTaken(server::ParseImport(*json)),         IsTaken(server::ParseChange(*json)),
-      IsTaken(server::ParseStoredText(*json)),     IsTaken(server::ParseUpkeep(*json)),
-      IsTaken(server::ParseQuota(*json)),          IsTaken(server::ParseExplain(*json)),
-      IsTaken(server::ParseExplainContext(*json)), IsTaken(server::ParseExplainText(*json))};
+  const bool taken[] = {IsTaken(server::ParseImport(*json)),
+                        IsTaken(server::ParseChange(*json)),
+                        IsTaken(server::ParseStoredText(*json)),
+                        IsTaken(server::ParseUpkeep(*json)),
+                        IsTaken(server::ParseQuota(*json)),
+                        IsTaken(server::ParseExplain(*json)),
+                        IsTaken(server::ParseExplainContext(*json)),
+                        IsTaken(server::ParseExplainText(*json)),
+                        IsTaken(server::ParseFind(*json))};
   static_assert(std::size(taken) == kNumStoreRequests);
   return static_cast<int>(std::ranges::count(taken, true));
 }

@@ -21,7 +21,7 @@ int FuzzServerRequest(std::span<const uint8_t> input);
 inline constexpr int kNumTextRequests = 4;  // What FuzzServerRequest says of a whole body.
 // ParseJson, then what each route of /attndb/v1 that has a body makes of it. How many took it.
 int FuzzStoreRequest(std::span<const uint8_t> input);
-inline constexpr int kNumStoreRequests = 8;  // What FuzzStoreRequest says of a whole body.
+inline constexpr int kNumStoreRequests = 9;  // What FuzzStoreRequest says of a whole body.
 // ParseKeysFile. Whether it took it.
 bool FuzzKeysFile(std::span<const uint8_t> input);
 // PathOf of the bytes, HeadOf and ChunkOf with them. Whether they are a path.

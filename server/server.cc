@@ -17,11 +17,13 @@
 
 #include "server/batch/pinned_prompts.h"
 #include "server/batch/turn_id.h"
+#include "server/find/head_finder.h"
 #include "server/http/hidden_paths.h"
 #include "server/openai/error.h"
 #include "server/routes/contexts.h"
 #include "server/routes/embeddings.h"
 #include "server/routes/explain.h"
+#include "server/routes/find.h"
 #include "server/routes/import.h"
 #include "server/routes/info.h"
 #include "server/routes/page.h"
@@ -68,6 +70,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/completions", AnswerCompletion},
     Route{"GET", "/attndb/v1/contexts", AnswerContexts},
     Route{"POST", "/attndb/v1/explain", AnswerExplain},
+    Route{"POST", "/attndb/v1/find", AnswerFind},
     Route{"POST", "/attndb/v1/contexts", AnswerImport},
     Route{"POST", "/attndb/v1/text", AnswerText},
     Route{"POST", "/attndb/v1/verify", AnswerVerify},
@@ -206,6 +209,7 @@ class HttpServer final : public Server {
     service_.admission = &admission_;
     service_.log = &log_;
     service_.loads = &loads_;
+    service_.head_finder = &head_finder_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
       const bool is_large = call.body_bytes > kLargeBody;
       boost::asio::post(is_large ? readers_ : workers_,
@@ -301,6 +305,7 @@ class HttpServer final : public Server {
   std::unique_ptr<KeyRing> keys_;
   std::vector<PinnedPrompt> pinned_prompts_;  // Constant once it is open.
   Service service_;
+  HeadFinder head_finder_{&service_};
   RequestLog log_;
   boost::asio::thread_pool workers_;
   boost::asio::thread_pool readers_;

@@ -28,6 +28,8 @@
 
 namespace attndb::server {
 
+class HeadFinder;
+
 // One request on its way through the routes.
 struct Call {
   // WithoutRequest sets this to null. Code that runs once the turn is scheduled must not read it.
@@ -71,6 +73,7 @@ struct Service {
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
   LoadQueue* loads = nullptr;
+  HeadFinder* head_finder = nullptr;
   Appends* appends = nullptr;
   RequestLog* log = nullptr;
   std::atomic<bool> stopping = false;

@@ -1,0 +1,32 @@
+// POST /attndb/v1/find: what is looked for, and where.
+//
+// Errors:  kInvalidArgument with the field, what was expected and what was found.
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_ROUTES_FIND_REQUEST_H_
+#define ATTNDB_SERVER_ROUTES_FIND_REQUEST_H_
+
+#include <string>
+#include <vector>
+
+#include "attndb/find.h"
+#include "attndb/result.h"
+#include "server/json.h"
+
+namespace attndb::server {
+
+inline constexpr uint32_t kMaxFoundPassages = 10'000;
+
+struct FindRequest {
+  std::string question;
+  FindOptions options;  // Without contexts: all of the tenant's.
+};
+
+Result<FindRequest> ParseFind(const Json& body);
+
+// "contexts": a list of 1 to DB::kMaxSessionContexts names, each once. An absent or null field
+// leaves *contexts as it is.
+Status ReadContexts(const Json& body, std::vector<std::string>* contexts);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_ROUTES_FIND_REQUEST_H_
