@@ -31,6 +31,9 @@ Result<ExitCode> BuildThroughServer(Environment* env, const std::string&, const 
 }
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t) { return NoClient(env); }
 Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion&) { return NoClient(env); }
+Result<ExitCode> FindThroughServer(Environment* env, const std::string&, const FindOptions&) {
+  return NoClient(env);
+}
 Result<ExitCode> ExplainThroughServer(Environment* env, const ServerExplain&) {
   return NoClient(env);
 }

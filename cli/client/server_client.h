@@ -30,6 +30,7 @@ inline constexpr std::string_view kVerifyPath = "/attndb/v1/verify";
 inline constexpr std::string_view kCompactPath = "/attndb/v1/compact";
 inline constexpr std::string_view kBuildPath = "/attndb/v1/build";
 inline constexpr std::string_view kQuotaPath = "/attndb/v1/quota";
+inline constexpr std::string_view kFindPath = "/attndb/v1/find";
 inline constexpr std::string_view kExplainPath = "/attndb/v1/explain";
 
 // "/attndb/v1/contexts/NAME".

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "attndb/find.h"
 #include "attndb/result.h"
 #include "cli/environment.h"
 
@@ -52,6 +53,10 @@ struct ServerQuestion {
   Json fields;  // Others of the request: "temperature", ...
 };
 Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& question);
+
+// The passages that a question is about.
+Result<ExitCode> FindThroughServer(Environment* env, const std::string& question,
+                                   const FindOptions& options);
 
 // How a context would be attended to, or, with `text`, what of it is stored.
 struct ServerExplain {

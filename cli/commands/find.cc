@@ -1,16 +1,16 @@
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
-#include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/found_text.h"
 #include "cli/common/library.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "engines/llama/find_question.h"
+#include "engines/llama/found_passages.h"
 
 namespace attndb::cli {
 namespace {
@@ -32,6 +32,7 @@ class FindCommand : public Command {
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_ASSIGN_OR_RETURN(const std::string question,
                             QuestionOrStdin(question_, env->IsGiven("question")));
+    if (!env->server().empty()) return FindThroughServer(env, question, options_);
     // Reading only: looking for something in a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, options_.contexts));
@@ -46,40 +47,15 @@ class FindCommand : public Command {
     times.find_ms = (MonotonicSeconds() - start_seconds) * 1e3 - times.question_ms;
     NoteSkipped(env, found);
     if (found.num_contexts == 0) return NothingToLookThrough(env);
-    DropPassagesWithoutScore(&found);
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(engine, db, found));
+    llama::DropPassagesWithoutScore(&found);
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            llama::PassageTexts(engine, db, found));
     env->PrintJson(ToJson(found, texts, times));
-    if (found.passages.empty()) {
-      env->Print("No passage stands out from the others.\n");
-    } else {
-      env->Print(FoundTable(found, texts, StdoutWidth()));
-    }
-    env->Note(ToText(found, times));
+    PrintFound(env, found, texts, times);
     return ExitCode::kOk;
   }
 
  private:
-  static Result<std::vector<std::string>> TextsOf(const LlamaEngine& engine, const DB& db,
-                                                  const FindResult& found) {
-    std::vector<std::string> texts;
-    for (const Passage& passage : found.passages) {
-      const std::string name = IdName(passage.context_id);
-      Result<std::vector<TokenId>> tokens = db.Tokens(name);
-      if (tokens.status().code() == StatusCode::kNotFound) {  // Dropped meanwhile.
-        texts.emplace_back();
-        continue;
-      }
-      ATTNDB_RETURN_IF_ERROR(tokens.status());
-      const uint64_t end = std::min<uint64_t>(passage.tokens.end, tokens->size());
-      const uint64_t begin = std::min(passage.tokens.begin, end);
-      ATTNDB_ASSIGN_OR_RETURN(
-          std::string text,
-          engine.Detokenize(std::span<const TokenId>(*tokens).subspan(begin, end - begin)));
-      texts.push_back(std::move(text));
-    }
-    return texts;
-  }
-
   std::string question_;
   FindOptions options_;
   ModelFlags model_;

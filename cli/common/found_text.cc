@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/common/display_width.h"
+#include "cli/common/progress.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -31,12 +32,6 @@ std::string OneLine(std::string_view text, size_t max_width) {
   }
   if (!line.empty() && line.back() == ' ') line.pop_back();
   return CutToWidth(line, max_width);
-}
-
-void DropPassagesWithoutScore(FindResult* found) {
-  constexpr double kLeastScore = 0.005;
-  std::erase_if(found->passages,
-                [](const Passage& passage) { return !(passage.score >= kLeastScore); });
 }
 
 Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times) {
@@ -75,6 +70,16 @@ std::string FoundTable(const FindResult& found, std::span<const std::string> tex
                   OneLine(texts[i], kTextWidth)});
   }
   return table.ToText(max_width);
+}
+
+void PrintFound(Environment* env, const FindResult& found, std::span<const std::string> texts,
+                const FindTimes& times) {
+  if (found.passages.empty()) {
+    env->Print("No passage stands out from the others.\n");
+  } else {
+    env->Print(FoundTable(found, texts, StdoutWidth()));
+  }
+  env->Note(ToText(found, times));
 }
 
 std::string ToText(const FindResult& found, const FindTimes& times) {

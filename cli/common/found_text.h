@@ -23,12 +23,13 @@ struct FindTimes {
 // `texts`, here and below: the text of each passage.
 Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times);
 
-// Drops passages that the table would show with a score of 0.00: nothing in them stands out.
-void DropPassagesWithoutScore(FindResult* found);
-
 // One line for each passage.
 std::string FoundTable(const FindResult& found, std::span<const std::string> texts,
                        size_t max_width = kAnyWidth);
+
+// Prints the table, and says on stderr how much was looked through.
+void PrintFound(Environment* env, const FindResult& found, std::span<const std::string> texts,
+                const FindTimes& times);
 
 // "looked through 203,008 tokens of 100 contexts in 71.0 ms, after 190.2 ms for the question".
 std::string ToText(const FindResult& found, const FindTimes& times);

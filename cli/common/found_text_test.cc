@@ -49,16 +49,6 @@ TEST(FoundTextTest, ATableHasALineForEachPassage) {
   EXPECT_THAT(table, Not(HasSubstr("expired")));
 }
 
-TEST(FoundTextTest, PassagesThatDoNotStandOutAreDropped) {
-  FindResult found = Found();
-  found.passages.push_back({"manual", ContextId{3}, {64, 128}, 0.004, {}});
-  found.passages.push_back({"#7", ContextId{7}, {64, 128}, 0, {}});
-  found.passages.push_back({"#7", ContextId{7}, {128, 192}, -1e-9, {}});
-  DropPassagesWithoutScore(&found);
-  ASSERT_EQ(found.passages.size(), 2u);
-  EXPECT_EQ(found.passages.back().score, 0.5);
-}
-
 TEST(FoundTextTest, ATableFitsItsWidth) {
   const std::vector<std::string> texts = {std::string(90, 'x'), "Contents"};
   EXPECT_THAT(FoundTable(Found(), texts, 60), HasSubstr(" 4.32  manual   1,024-1,087  xxx"));

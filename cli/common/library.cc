@@ -8,6 +8,7 @@
 #include "cli/common/temp_dir.h"
 #include "engines/llama/find_heads.h"
 #include "engines/llama/find_question.h"
+#include "engines/llama/found_passages.h"
 
 namespace attndb::cli {
 
@@ -58,16 +59,6 @@ Status NothingToLookThrough(Environment* env) {
                          "--model names another; 'attndb ls' shows what there is");
 }
 
-std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count) {
-  std::vector<std::string> contexts;
-  for (const Passage& passage : passages) {
-    if (contexts.size() == count) break;
-    std::string name = IdName(passage.context_id);
-    if (std::ranges::find(contexts, name) == contexts.end()) contexts.push_back(std::move(name));
-  }
-  return contexts;
-}
-
 Result<std::vector<std::string>> BestContexts(Environment* env, LlamaEngine* engine, const DB& db,
                                               std::string_view question,
                                               const std::vector<std::string>& among,
@@ -81,7 +72,7 @@ Result<std::vector<std::string>> BestContexts(Environment* env, LlamaEngine* eng
   options.contexts = among;
   ATTNDB_ASSIGN_OR_RETURN(const FindResult found, db.Find(engine->spec(), asked.query(), options));
   NoteSkipped(env, found);
-  std::vector<std::string> contexts = ContextsOf(found.passages, count);
+  std::vector<std::string> contexts = llama::ContextsOf(found.passages, count);
   if (contexts.empty()) return NothingToLookThrough(env);
   std::string names;
   for (const std::string& context : contexts) {

@@ -42,9 +42,6 @@ void NoteSkipped(Environment* env, const FindResult& found);
 // The error of a search that had no context to look through.
 Status NothingToLookThrough(Environment* env);
 
-// Pure part, for tests: the contexts of passages, best first, each once, as "#id".
-std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count);
-
 }  // namespace attndb::cli
 
 #endif  // ATTNDB_CLI_COMMON_LIBRARY_H_
