@@ -43,6 +43,8 @@ class Reply {
   // Without the end-of-generation token.
   const std::vector<TokenId>& tokens() const { return tokens_; }
   const GenerateOptions& options() const { return options_; }
+  // The stop string that ended it; empty: it ended otherwise, or has not ended.
+  const std::string& stop() const { return stream_.stop(); }
 
  private:
   // Shows text of the tokens that are noted. False: its reader wants no more.

@@ -57,7 +57,12 @@ std::string TextStream::Push(std::string_view piece) {
   if (stopped_) return "";
   pending_ += piece;
   size_t end = std::string::npos;
-  for (const std::string& stop : stop_) end = std::min(end, pending_.find(stop));
+  for (const std::string& stop : stop_) {
+    const size_t begin = pending_.find(stop);
+    if (begin >= end) continue;
+    end = begin;
+    found_ = stop;
+  }
   if (end == std::string::npos) return Emit(SafeBytes());
   stopped_ = true;
   std::string out = Emit(end);

@@ -23,7 +23,8 @@ class TextStream {
   std::string Finish();
 
   bool stopped() const { return stopped_; }
-  const std::string& text() const { return text_; }  // All text that was given out.
+  const std::string& stop() const { return found_; }  // The stop string that came; empty: none.
+  const std::string& text() const { return text_; }   // All text that was given out.
 
  private:
   std::string Emit(size_t num_bytes);
@@ -33,6 +34,7 @@ class TextStream {
   std::string pending_;  // Text that was not given out yet.
   std::string text_;
   bool stopped_ = false;
+  std::string found_;
 };
 
 }  // namespace attndb::llama

@@ -54,8 +54,10 @@ TEST(TextStreamTest, WhatOnlyLookedLikeAStopStringIsGivenOut) {
 
 TEST(TextStreamTest, TheEarliestOfSeveralStopStringsCounts) {
   TextStream stream({"world", "lo w"});
+  EXPECT_EQ(stream.stop(), "");
   EXPECT_EQ(stream.Push("hello world"), "hel");
   EXPECT_TRUE(stream.stopped());
+  EXPECT_EQ(stream.stop(), "lo w");
 }
 
 // Goal:   cutting a text into pieces anywhere changes nothing.
