@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/anthropic/error_form.h"
 #include "server/batch/pinned_prompts.h"
 #include "server/batch/turn_id.h"
 #include "server/find/head_finder.h"
@@ -26,6 +27,7 @@
 #include "server/routes/find.h"
 #include "server/routes/import.h"
 #include "server/routes/info.h"
+#include "server/routes/messages.h"
 #include "server/routes/page.h"
 #include "server/routes/text.h"
 #include "server/routes/upkeep.h"
@@ -68,6 +70,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/chat/completions", AnswerChat},
     Route{"POST", "/v1/completions", AnswerCompletion},
     Route{"POST", "/completions", AnswerCompletion},
+    Route{"POST", "/v1/messages", AnswerMessages},
+    Route{"POST", "/v1/messages/count_tokens", AnswerCountTokens},
     Route{"GET", "/attndb/v1/contexts", AnswerContexts},
     Route{"POST", "/attndb/v1/explain", AnswerExplain},
     Route{"POST", "/attndb/v1/find", AnswerFind},
@@ -115,20 +119,30 @@ bool IsOfContexts(const std::string& path) {
          path == "/attndb/v1/verify" || path == "/attndb/v1/compact" || path == "/attndb/v1/build";
 }
 
+// Whether a piece of a stream is an event of an error, in the form of one of the interfaces.
+bool IsErrorEvent(std::string_view piece) {
+  return piece.starts_with(R"(data: {"error")") || piece.starts_with("event: error\n");
+}
+
 // Answers with the request's id, so that what a client saw and what the log says can be matched;
-// and without paths of this host, which stand on stderr instead.
+// with errors in the form of the request's interface; and without paths of this host, which stand
+// on stderr instead.
 class NamedResponder final : public Responder {
  public:
   // `hidden` outlives it.
-  NamedResponder(std::shared_ptr<Responder> responder, std::string id, bool hides_all,
+  NamedResponder(std::shared_ptr<Responder> responder, std::string id, const std::string& path,
                  const HiddenPaths* hidden)
       : responder_(std::move(responder)),
         id_(std::move(id)),
-        hides_all_(hides_all),
+        hides_all_(IsOfContexts(path)),
+        is_anthropic_(IsOfAnthropic(path)),
         hidden_(hidden) {}
 
   void Send(Response response) override {
     constexpr int kFirstOfErrors = 400;
+    if (is_anthropic_ && !response.error.empty()) {
+      response.body = AnthropicError(response.status, response.error, id_);
+    }
     if (hides_all_ || response.status >= kFirstOfErrors) {
       response.body = Hidden(std::move(response.body));
     }
@@ -136,7 +150,7 @@ class NamedResponder final : public Responder {
   }
   void Begin(Response response) override { responder_->Begin(Named(std::move(response))); }
   void Write(std::string piece) override {
-    if (hides_all_ || piece.starts_with(R"(data: {"error")")) piece = Hidden(std::move(piece));
+    if (hides_all_ || IsErrorEvent(piece)) piece = Hidden(std::move(piece));
     responder_->Write(std::move(piece));
   }
   void End() override { responder_->End(); }
@@ -146,6 +160,7 @@ class NamedResponder final : public Responder {
  private:
   Response Named(Response response) const {
     response.headers.emplace_back("X-Request-Id", id_);
+    if (is_anthropic_) response.headers.emplace_back("request-id", id_);
     return response;
   }
   std::string Hidden(std::string text) const {
@@ -157,6 +172,7 @@ class NamedResponder final : public Responder {
   const std::shared_ptr<Responder> responder_;
   const std::string id_;
   const bool hides_all_;
+  const bool is_anthropic_;
   const HiddenPaths* const hidden_;
 };
 
@@ -258,6 +274,9 @@ class HttpServer final : public Server {
     for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
     ListenerOptions listens = service_.options.listener;
     listens.on_refused = [this](int status) { metrics_.CountRequest("", status); };
+    listens.refusal_body = [](std::string_view path, int status, std::string_view why) {
+      return IsOfAnthropic(path) ? AnthropicError(status, std::string(why), "") : std::string();
+    };
     ATTNDB_ASSIGN_OR_RETURN(
         listener_, Listener::Open(listens, [this](auto request, auto responder) {
           Call call;
@@ -265,8 +284,8 @@ class HttpServer final : public Server {
           call.method = call.request->method;
           call.body_bytes = call.request->body.size();
           call.id = IdOf(*call.request);
-          call.responder = std::make_shared<NamedResponder>(
-              std::move(responder), call.id, IsOfContexts(call.request->path), &*hidden_paths_);
+          call.responder = std::make_shared<NamedResponder>(std::move(responder), call.id,
+                                                            call.request->path, &*hidden_paths_);
           call.received_seconds = MonotonicSeconds();
           Dispatch(std::move(call));
         }));
@@ -404,7 +423,8 @@ bool HttpServer::Admit(Call* call) {
       KeyIn(call->request->Header("authorization"), call->request->Header("x-api-key")));
   FollowKeys();
   if (!rules) {
-    Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
+    Refuse(*call, 401,
+           "no valid key: send one as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"");
     return false;
   }
   call->rules = *std::move(rules);

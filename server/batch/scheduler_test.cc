@@ -240,6 +240,8 @@ TEST_F(SchedulerTest, TextComesAsTheEngineWouldGiveIt) {
   EXPECT_EQ(listener->text(), whole);
   EXPECT_EQ(short_listener->text(), cut.text);
   EXPECT_EQ(short_listener->end()->finish, llama::FinishReason::kStop);
+  EXPECT_EQ(short_listener->end()->stop, whole.substr(20, 3));
+  EXPECT_EQ(listener->end()->stop, "");
   EXPECT_GE(short_listener->end()->first_token_seconds, 0);
 }
 

@@ -171,6 +171,7 @@ void Scheduler::End(Turn* turn) {
                            std::move(store), text);
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
+       .stop = turn->reply_->stop(),
        .num_tokens = turn->reply_->tokens().size(),
        .first_token_seconds = turn->first_token_seconds_ == 0
                                   ? 0

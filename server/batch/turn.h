@@ -41,6 +41,7 @@ struct TurnStart {
 
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
+  std::string stop;                 // With kStop: the stop string that ended the reply.
   uint64_t num_tokens = 0;          // In the reply.
   double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.

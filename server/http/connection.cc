@@ -348,7 +348,13 @@ void ConnectionOf<Stream>::OnRequest(error_code error) {
 // Answers what could not be read, and closes: what follows can't be told from the rest of it.
 template <typename Stream>
 void ConnectionOf<Stream>::Refuse(int status, std::string_view why) {
-  const Response response = RefusalOf(status, why);
+  Response response = RefusalOf(status, why);
+  if (setup_->options.refusal_body) {
+    const std::optional<std::string> path =
+        parser_ ? PathOf(parser_->get().target()) : std::nullopt;
+    std::string body = setup_->options.refusal_body(path.value_or(""), status, why);
+    if (!body.empty()) response.body = std::move(body);
+  }
   if (setup_->options.on_refused) setup_->options.on_refused(status);
   deadline_.cancel();
   closes_when_sent_ = true;

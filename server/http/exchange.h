@@ -37,6 +37,9 @@ struct Response {
   std::string content_type = "application/json";
   Headers headers = {};
   std::string body = {};
+  // What went wrong, in words, if the body says so in the form of OpenAI's interface. Interfaces
+  // with another form write their own body of it.
+  std::string error = {};
 };
 
 // Answers one request: by one Send; or by one Begin, any number of Writes and one End. Let go of

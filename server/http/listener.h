@@ -44,6 +44,9 @@ struct ListenerOptions {
   // Told the status of what is answered without a handler: what is no request, comes too late or is
   // too long, and connections beyond max_connections. May be null; from any thread.
   std::function<void(int)> on_refused;
+  // Gives the body of an answer to a request of this path that no handler sees. `path` is empty if
+  // it is not known, the body if it is to be that of RefusalOf. May be null; from any thread.
+  std::function<std::string(std::string_view path, int status, std::string_view why)> refusal_body;
   // Called for each connection when it counts, before it is served. May be null; from any thread.
   // Tests wait in it.
   std::function<void()> on_accepted;

@@ -72,7 +72,8 @@ Json ErrorJson(int http_status, const Status& status) {
 Json ErrorJson(const Status& status) { return ErrorJson(HttpStatusOf(status), status); }
 
 Response ErrorResponse(int http_status, const std::string& message) {
-  Response response = {.status = http_status, .body = ToText(ErrorJson(http_status, message))};
+  Response response = {
+      .status = http_status, .body = ToText(ErrorJson(http_status, message)), .error = message};
   if (http_status == 503) response.headers.emplace_back("Retry-After", "1");
   if (http_status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

@@ -54,6 +54,9 @@ struct TextRequest {
   llama::ChatOptions chat;
   std::string grammar;            // GBNF that the reply has to follow; empty: none of its own.
   int64_t reasoning_budget = -1;  // Tokens that the model may think for; -1: any number.
+  // max_tokens is a limit: if memory can't be promised for as many, there are fewer.
+  bool lowers_max_tokens = false;
+  uint64_t min_ttl_seconds = 0;  // The context lives so long at least; 0: as others do.
 
   // attndb's own fields.
   std::string plan;      // "plan": docs/plan.md.

@@ -1,6 +1,7 @@
 #include "server/routes/text_call.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,6 +95,7 @@ class TextCall {
     turn.ends_with_window = asked_.fills_window || !asked_.truncate;
     turn.id = NewTurnId(prompt.digest);
     turn.cut_id = turn.id;  // A name is of whole turns.
+    if (asked_.min_ttl_seconds > 0) turn.store = Life();
     if (!asked_.store_as.empty()) {
       ATTNDB_RETURN_IF_ERROR(StoreUnderName(tenant, &turn));
       turn.id = asked_.store_as;
@@ -137,14 +139,20 @@ class TextCall {
     if (!asked_.plan.empty()) return asked_.plan;
     return tpot_seconds > 0 ? PlanFor(tpot_seconds) : service_->options.plan;
   }
+  // A turn lives as long as the server's turns do, and no shorter than its request asks.
+  StoreOptions Life() const {
+    StoreOptions life = {.ttl = service_->options.conversations.ttl};
+    const std::chrono::seconds least(asked_.min_ttl_seconds);
+    if (life.ttl) life.ttl = std::max(*life.ttl, least);
+    return life;
+  }
   // A turn that has a name is stored in the place, and with the life, of the dialogue that has the
   // name when the turn ends. What can't be stored then is refused now.
   Status StoreUnderName(const std::string& tenant, TurnRequest* turn) const {
     const std::string& name = asked_.store_as;
     ATTNDB_RETURN_IF_ERROR(CheckContextName(name).WithContext("'store_as'"));
     ATTNDB_ASSIGN_OR_RETURN(DB db, service_->conversations->HandleOf(tenant));
-    const StoreOptions life = {.ttl = service_->options.conversations.ttl};
-    const auto place = std::make_shared<DialoguePlace>(service_->engine, std::move(db), life);
+    const auto place = std::make_shared<DialoguePlace>(service_->engine, std::move(db), Life());
     turn->fit_store = [place, name](StoreOptions* store) -> Status {
       ATTNDB_ASSIGN_OR_RETURN(*store, place->Look(name));
       return Status::Ok();
@@ -192,12 +200,13 @@ class TextCall {
     return static_cast<uint32_t>(window_tokens > 0 ? std::min(window_tokens, kMost) : kMost);
   }
 
-  // A request that names no max_tokens is not refused for the default: its reply is as long as
-  // memory can be promised for beside the `num_rest` tokens of its prompt.
+  // A request that names no max_tokens, or names a limit, is not refused for it: its reply is as
+  // long as memory can be promised for beside the `num_rest` tokens of its prompt.
   void LimitToMemory(uint64_t num_rest, llama::GenerateOptions* generate) const {
     const uint64_t window = generate->prefill.window.window_tokens;
     const uint64_t promisable = PromisableTokens(*service_);
-    if (asked_.max_tokens || (window > 0 && window <= promisable)) return;
+    const bool is_exact = asked_.max_tokens && !asked_.lowers_max_tokens;
+    if (is_exact || (window > 0 && window <= promisable)) return;
     const uint64_t most = std::max<uint64_t>(promisable - std::min(num_rest, promisable), 1);
     generate->max_tokens = static_cast<uint32_t>(std::min<uint64_t>(generate->max_tokens, most));
   }

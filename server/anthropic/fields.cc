@@ -1,0 +1,90 @@
+#include "server/anthropic/fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attndb::server {
+
+std::string PlaceOf(const std::string& place, const std::string& member) {
+  return place.empty() ? member : place + "." + member;
+}
+
+std::string PlaceOf(const std::string& place, size_t index) {
+  return PlaceOf(place, std::to_string(index));
+}
+
+Status RefusedAt(const std::string& place, const std::string& why) {
+  return Status::InvalidArgument("'" + place + "': " + why);
+}
+
+Status CheckObject(const Json& value, const std::string& place) {
+  return value.is_object() ? Status::Ok() : WrongValue(place, "an object", value);
+}
+
+Result<std::string> NeededText(const Json& object, const std::string& place, const char* name) {
+  const Json* const text = FindMember(object, name);
+  if (text == nullptr || !text->is_string()) {
+    return WrongValue(PlaceOf(place, name), "a text", text == nullptr ? Json() : *text);
+  }
+  return text->get<std::string>();
+}
+
+Result<std::string> TypeOf(const Json& object, const std::string& place) {
+  ATTNDB_RETURN_IF_ERROR(CheckObject(object, place));
+  return NeededText(object, place, "type");
+}
+
+Result<bool> FlagOf(const Json& object, const std::string& place, const char* name) {
+  const Json* const flag = FindMember(object, name);
+  if (flag == nullptr) return false;
+  if (!flag->is_boolean()) return WrongValue(PlaceOf(place, name), "true or false", *flag);
+  return flag->get<bool>();
+}
+
+Result<std::optional<double>> NumberOf(const Json& object, const char* name, double least,
+                                       double most) {
+  const Json* const found = FindMember(object, name);
+  if (found == nullptr) return std::optional<double>();
+  const double number = found->is_number() ? found->get<double>() : std::nan("");
+  if (!(number >= least && number <= most)) {
+    return WrongValue(name, "a number from " + ToText(least) + " to " + ToText(most), *found);
+  }
+  return std::optional(number);
+}
+
+Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& place,
+                                        const char* name, uint64_t least, uint64_t most) {
+  const Json* const found = FindMember(object, name);
+  if (found == nullptr) return std::optional<uint64_t>();
+  const Json count = WholeNumber(*found);
+  const bool fits =
+      count.is_number_unsigned() && count.get<uint64_t>() >= least && count.get<uint64_t>() <= most;
+  if (!fits) {
+    return WrongValue(PlaceOf(place, name),
+                      "an integer from " + std::to_string(least) + " to " + std::to_string(most),
+                      *found);
+  }
+  return std::optional(count.get<uint64_t>());
+}
+
+Status CacheMarks::Take(const Json& object, const std::string& place) {
+  constexpr uint64_t kFiveMinutes = 300;
+  constexpr uint64_t kOneHour = 3600;
+  const Json* const mark = FindMember(object, "cache_control");
+  if (mark == nullptr) return Status::Ok();
+  const std::string at = PlaceOf(place, "cache_control");
+  ATTNDB_RETURN_IF_ERROR(CheckObject(*mark, at));
+  const Json* const type = FindMember(*mark, "type");
+  if (type == nullptr || *type != "ephemeral") {
+    return WrongValue(PlaceOf(at, "type"), "ephemeral", type == nullptr ? Json() : *type);
+  }
+  const Json* const ttl = FindMember(*mark, "ttl");
+  if (ttl != nullptr && *ttl != "5m" && *ttl != "1h") {
+    return WrongValue(PlaceOf(at, "ttl"), "5m or 1h", *ttl);
+  }
+  const bool is_long = ttl != nullptr && *ttl == "1h";
+  min_ttl_seconds_ = std::max(min_ttl_seconds_, is_long ? kOneHour : kFiveMinutes);
+  return Status::Ok();
+}
+
+}  // namespace attndb::server

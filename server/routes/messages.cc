@@ -1,0 +1,43 @@
+#include "server/routes/messages.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/anthropic/message_answer.h"
+#include "server/anthropic/message_request.h"
+#include "server/openai/error.h"
+#include "server/routes/text_call.h"
+
+namespace attndb::server {
+namespace {
+
+std::shared_ptr<ReplyWriter> WriterOf(Service* service, const Call& call,
+                                      const TextRequest& asked) {
+  MessageStyle style = {.stream = asked.stream,
+                        .model = service->options.model_id,
+                        .request_id = call.id,
+                        .stop_sequences = asked.stop};
+  return std::make_shared<MessageAnswer>(call.responder, std::move(style));
+}
+
+Result<Json> CountTokens(const Service& service, const Call& call) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
+  ATTNDB_ASSIGN_OR_RETURN(const TextRequest asked, ParseTokenCount(body));
+  ATTNDB_ASSIGN_OR_RETURN(const Prompt prompt,
+                          service.prompts->OfChat(call.rules.tenant, asked.context, asked.messages,
+                                                  LimitsFor(service, call, /*max_tokens=*/0)));
+  return Json{{"input_tokens", prompt.tokens.size()}};
+}
+
+}  // namespace
+
+void AnswerMessages(Service* service, Call call) {
+  AnswerText(service, std::move(call), {.parse = ParseMessages, .writer = WriterOf});
+}
+
+void AnswerCountTokens(Service* service, Call call) {
+  service->run_later(call,
+                     [service, call] { AnswerCall(service, call, CountTokens(*service, call)); });
+}
+
+}  // namespace attndb::server
