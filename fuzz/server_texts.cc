@@ -15,6 +15,7 @@
 #include "attndb/options.h"
 #include "attndb/types.h"
 #include "common/check.h"
+#include "server/anthropic/message_request.h"
 #include "server/http/event_reader.h"
 #include "server/http/message_text.h"
 #include "server/json.h"
@@ -49,6 +50,24 @@ constexpr std::string_view kBody =
     R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
     R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
+
+// Likewise, of Anthropic's interface.
+constexpr std::string_view kMessagesBody =
+    R"({"model":"m","max_tokens":2048,"system":[{"type":"text","text":"S","cache_control":)"
+    R"({"type":"ephemeral","ttl":"1h"}}],"messages":[{"role":"user","content":"U"},)"
+    R"({"role":"assistant","content":[{"type":"thinking","thinking":"T","signature":"s"},)"
+    R"({"type":"redacted_thinking","data":"d"},{"type":"text","text":"A"},{"type":"tool_use",)"
+    R"("id":"toolu_1","name":"get","input":{"b":1,"a":[2]}}]},{"role":"user","content":[)"
+    R"({"type":"tool_result","tool_use_id":"toolu_1","is_error":true,"content":[{"type":"text",)"
+    R"("text":"no"}]},{"type":"text","text":"And?"}]},{"role":"system","content":"N"},)"
+    R"({"role":"assistant","content":"Well,"}],"tools":[{"type":"custom","name":"get",)"
+    R"("description":"D","input_schema":{"type":"object","properties":{"b":{},"a":{}}}}],)"
+    R"("tool_choice":{"type":"tool","name":"get","disable_parallel_tool_use":true},)"
+    R"("stop_sequences":["a","b"],"temperature":0.5,"top_p":0.9,"top_k":40,"stream":true,)"
+    R"("thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"high",)"
+    R"("format":{"type":"json_schema","schema":{"type":"object"}}},"cache_control":)"
+    R"({"type":"ephemeral","ttl":"5m"},"metadata":{"user_id":"u"},"container":null,)"
+    R"("mcp_servers":[]})";
 
 // Likewise, of all routes of /attndb/v1.
 constexpr std::string_view kStoreBody =
@@ -138,6 +157,21 @@ void CheckRequest(const server::TextRequest& request) {
   for (const llama::ChatMessage& message : request.messages) {
     ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
   }
+}
+
+// What the other members of a message are: none, or JSON.
+void CheckMessages(const server::TextRequest& request) {
+  ATTNDB_CHECK(!request.messages.empty() && request.messages.size() <= server::kMaxMessages);
+  for (const llama::ChatMessage& message : request.messages) {
+    ATTNDB_CHECK(message.more.empty() || server::ParseJson(message.more).ok());
+  }
+  ATTNDB_CHECK(!request.chat.continues_last || request.messages.back().role == "assistant");
+  ATTNDB_CHECK(request.chat.tools.empty() || server::ParseJson(request.chat.tools).ok());
+  ATTNDB_CHECK(request.max_tokens.value_or(0) <= INT32_MAX);
+  ATTNDB_CHECK(IsWithin(request.sampler.temperature, 0, 5));
+  ATTNDB_CHECK(request.sampler.top_k >= 0 && request.stop.size() <= server::kMaxStops);
+  const uint64_t ttl = request.min_ttl_seconds;
+  ATTNDB_CHECK(ttl == 0 || ttl == 300 || ttl == 3600);
 }
 
 // An error can be sent, and is no longer than a reader's patience.
@@ -247,6 +281,24 @@ int FuzzServerRequest(std::span<const uint8_t> bytes) {
                         IsTaken(server::ParseEmbedding(*json))};
   static_assert(std::size(taken) == kNumTextRequests);
   return static_cast<int>(std::ranges::count(taken, true));
+}
+
+int FuzzMessagesRequest(std::span<const uint8_t> bytes) {
+  const std::optional<Json> json = JsonIn(TextOf(kMessagesBody, bytes));
+  if (!json) return 0;
+  const Result<server::TextRequest> requests[] = {server::ParseMessages(*json),
+                                                  server::ParseTokenCount(*json)};
+  static_assert(std::size(requests) == kNumMessagesRequests);
+  int num_taken = 0;
+  for (const Result<server::TextRequest>& request : requests) {
+    if (request.ok()) {
+      CheckMessages(*request);
+      ++num_taken;
+    } else {
+      CheckError(request.status());
+    }
+  }
+  return num_taken;
 }
 
 int FuzzStoreRequest(std::span<const uint8_t> bytes) {

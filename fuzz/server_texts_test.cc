@@ -35,6 +35,10 @@ TEST(ServerTextsTest, ChangedRequestsAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(5, FuzzServerRequest), kRounds / 20);
 }
 
+TEST(ServerTextsTest, ChangedMessagesAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(10, FuzzMessagesRequest), kRounds / 20);
+}
+
 TEST(ServerTextsTest, ChangedRequestsAboutTheStoreAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(8, FuzzStoreRequest), kRounds / 20);
 }
@@ -47,6 +51,7 @@ TEST(ServerTextsTest, WhatIsNotEditedIsTaken) {
   const uint8_t input[] = {1};
   EXPECT_EQ(FuzzServerRequest(input), kNumTextRequests);
   EXPECT_EQ(FuzzStoreRequest(input), kNumStoreRequests);
+  EXPECT_EQ(FuzzMessagesRequest(input), kNumMessagesRequests);
   EXPECT_TRUE(FuzzKeysFile(input));
 }
 
