@@ -97,7 +97,8 @@ def test_the_fuzzers_bodies_have_every_field():
 
     for (method, path), operation in operations().items():
         if "requestBody" in operation:
-            body = "kStoreBody" if path.startswith("/attndb/") else "kBody"
+            body = ("kStoreBody" if path.startswith("/attndb/")
+                    else "kMessagesBody" if path.startswith("/v1/messages") else "kBody")
             missing = properties(request_schema(method, path)) - fields(body)
             assert missing == set(), (path, missing)
 
@@ -123,6 +124,10 @@ CASES = [
     ("post", "/v1/completions", {"prompt": [12, 345], "max_tokens": 2}, 200),
     ("post", "/v1/completions", {"prompt": "And", "max_tokens": 2, "context": NAME}, 200),
     ("post", "/v1/completions", {"prompt": "And", "context": "nobody-wrote-this"}, 404),
+    ("post", "/v1/messages", CHAT, 200),
+    ("post", "/v1/messages", {**CHAT, "messages": [server_case.user([
+        {"type": "tool_result", "tool_use_id": "toolu_1"}])]}, 400),
+    ("post", "/v1/messages/count_tokens", {"messages": CHAT["messages"]}, 200),
     ("post", "/v1/embeddings", {"input": "text"}, 400),
     ("post", "/tokenize", {"content": "One, two,"}, 200),
     ("post", "/tokenize", {"content": "\U0001f701 two", "with_pieces": True}, 200),
@@ -187,6 +192,16 @@ def test_each_operation_has_a_case():
     ("/v1/completions", {"prompt": ["One,", "two,"]}),
     ("/v1/completions", {"prompt": [12, -1]}),
     ("/v1/completions", {"prompt": [[12, 345]]}),
+    ("/v1/messages", {"messages": CHAT["messages"]}),
+    ("/v1/messages", {**CHAT, "max_tokens": -1}),
+    ("/v1/messages", {**CHAT, "messages": [{"role": "user", "content": []}]}),
+    ("/v1/messages", {**CHAT, "messages": [server_case.user([{"type": "image"}])]}),
+    ("/v1/messages", {**CHAT, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+    ("/v1/messages", {**CHAT, "tool_choice": {"type": "all"}}),
+    ("/v1/messages", {**CHAT, "thinking": {"type": "deep"}}),
+    ("/v1/messages", {**CHAT, "stop_sequences": "END"}),
+    ("/v1/messages", {**CHAT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}),
+    ("/v1/messages/count_tokens", {"messages": [{"role": "tool", "content": "x"}]}),
     ("/v1/embeddings", {"input": ""}),
     ("/v1/embeddings", {"input": ["a", 1]}),
     ("/tokenize", {"content": 1}),
