@@ -5,6 +5,7 @@
 #include <array>
 
 #include "engines/llama/fingerprint.h"
+#include "server/json.h"
 
 namespace attndb::server {
 namespace {
@@ -12,6 +13,46 @@ namespace {
 constexpr std::string_view kPrefix = "turn-";
 constexpr size_t kDigestDigits = 24;
 constexpr size_t kOwnDigits = 12;
+
+// The length keeps words from moving between fields.
+std::string Field(std::string_view text) {
+  return std::to_string(text.size()).append(":").append(text);
+}
+
+Status WrongCalls() {
+  return Status::InvalidArgument("'tool_calls' of a message are no list of calls of functions");
+}
+
+// What the tool calls of a message count by; empty: there are none.
+Result<std::string> CallsOf(const llama::ChatMessage& message) {
+  if (message.more.empty()) return std::string();
+  const Json more = ReadOwnJson(message.more);
+  const Json* const calls = FindMember(more, "tool_calls");
+  if (calls == nullptr) return std::string();
+  if (!calls->is_array()) return WrongCalls();
+  std::string text;
+  for (const Json& call : *calls) {
+    const Json* const function = call.is_object() ? FindMember(call, "function") : nullptr;
+    if (function == nullptr || !function->is_object()) return WrongCalls();
+    std::string name;
+    ATTNDB_RETURN_IF_ERROR(ReadString(*function, "name", &name));
+    const Json* const arguments = FindMember(*function, "arguments");
+    text += Field(name);
+    if (arguments == nullptr) {
+      text += Field("");
+    } else {
+      text += Field(arguments->is_string() ? arguments->get<std::string>() : ToText(*arguments));
+    }
+  }
+  return text;
+}
+
+// What a message counts by. A message without calls begins with a digit, one with calls does not.
+Result<std::string> CountedText(const llama::ChatMessage& message) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::string calls, CallsOf(message));
+  if (calls.empty()) return Field(message.role) + message.content;
+  return "calls " + Field(message.role) + Field(message.content) + calls;
+}
 
 }  // namespace
 
@@ -27,9 +68,8 @@ Result<std::vector<std::string>> DigestsOf(std::span<const llama::ChatMessage> m
   std::vector<std::string> digests;
   std::string digest;
   for (const llama::ChatMessage& message : messages) {
-    // The length keeps words from moving between fields.
-    ATTNDB_ASSIGN_OR_RETURN(digest, llama::TextDigest(digest + std::to_string(message.role.size()) +
-                                                      ":" + message.role + message.content));
+    ATTNDB_ASSIGN_OR_RETURN(const std::string counted, CountedText(message));
+    ATTNDB_ASSIGN_OR_RETURN(digest, llama::TextDigest(digest + counted));
     digest.resize(kDigestDigits);
     digests.push_back(digest);
   }

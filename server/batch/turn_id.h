@@ -20,7 +20,10 @@
 
 namespace attndb::server {
 
-// Element i: a digest of messages [0, i]. 24 hexadecimal digits.
+// Element i: a digest of messages [0, i]. 24 hexadecimal digits. Of a message count its role, its
+// content, and of tool calls the names and the bytes of the arguments. Clients may change all else
+// when they send a message back: ids, reasoning, whether an empty content is null.
+// Errors: also kInvalidArgument (tool calls of another form than OpenAI's).
 Result<std::vector<std::string>> DigestsOf(std::span<const llama::ChatMessage> messages);
 
 // A digest of the ids of tokens: what a context holds, whatever it is called.

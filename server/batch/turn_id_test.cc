@@ -10,12 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "testing/cpu_time.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
 using Messages = std::vector<llama::ChatMessage>;
+using ::attndb::test::ThreadCpuSeconds;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
@@ -50,6 +52,70 @@ TEST(TurnIdTest, OtherWordsHaveAnotherDigest) {
   std::set<std::string> digests;
   for (const Messages& messages : all) digests.insert(Last(messages));
   EXPECT_EQ(digests.size(), all.size());
+}
+
+// Turns that earlier versions stored are found by these.
+TEST(TurnIdTest, DigestsOfPlainMessagesStayAsTheyWere) {
+  const Messages messages = {{"system", "Be brief."}, {"user", "Hello"}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> digests, DigestsOf(messages));
+  EXPECT_THAT(digests,
+              ::testing::ElementsAre("150ebdd13c7ef99dd359ddff", "a2f2d1fdacd04be4bef86373"));
+}
+
+TEST(TurnIdTest, ToolCallsCountByNameAndArguments) {
+  const auto calling = [](const std::string& name, const std::string& arguments) {
+    return Last({{"user", "U"},
+                 {"assistant", "",
+                  R"({"tool_calls": [{"id": "1", "type": "function", "function": {"name": ")" +
+                      name + R"(", "arguments": ")" + arguments + R"("}}]})"}});
+  };
+  const std::string call = R"({"function": {"name": "a", "arguments": "{}"}})";
+  std::set<std::string> digests = {
+      calling("a", "{}"),
+      calling("b", "{}"),
+      calling("a", "{ }"),
+      calling("", "a{}"),
+      Last({{"user", "U"}, {"assistant", ""}}),
+      Last({{"user", "U"}, {"assistant", "", R"({"tool_calls": [)" + call + "," + call + "]}"}})};
+  EXPECT_EQ(digests.size(), 6u);
+}
+
+TEST(TurnIdTest, WhatClientsChangeMakesNoDifference) {
+  const auto with = [](const std::string& more) {
+    return Last({{"user", "U"}, {"assistant", "A", more}});
+  };
+  const std::string plain = with("");
+  EXPECT_EQ(with(R"({"reasoning_content": "Well"})"), plain);
+  EXPECT_EQ(with(R"({"name": "x", "tool_calls": []})"), plain);
+  EXPECT_EQ(with(R"({"tool_calls": null})"), plain);
+  EXPECT_EQ(Last({{"tool", "3", R"({"tool_call_id": "a"})"}}),
+            Last({{"tool", "3", R"({"tool_call_id": "b"})"}}));
+  const std::string called =
+      with(R"({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]})");
+  EXPECT_NE(called, plain);
+  EXPECT_EQ(with(R"({"reasoning_content": "Well", "tool_calls": [{"function":
+                    {"arguments": "{}", "name": "f"}, "type": "function", "id": "b"}]})"),
+            called);
+}
+
+TEST(TurnIdTest, CallsOfAnotherFormAreRefused) {
+  for (const char* const calls : {"3", "[3]", "[{}]", R"([{"function": "f"}])"}) {
+    EXPECT_THAT(
+        DigestsOf(Messages{{"assistant", "", R"({"tool_calls": )" + std::string(calls) + "}"}}),
+        ::attndb::test::FailsWith(StatusCode::kInvalidArgument, ::testing::HasSubstr("tool_calls")))
+        << calls;
+  }
+}
+
+TEST(TurnIdTest, LongConversationsAreReadOnce) {
+  Messages messages;
+  for (int i = 0; i < 8000; ++i) {
+    messages.push_back({"user", std::string(500, 'u')});
+    messages.push_back({"assistant", std::string(500, 'a')});
+  }
+  const double start = ThreadCpuSeconds();
+  ATTNDB_ASSERT_OK(DigestsOf(messages));
+  EXPECT_LT(ThreadCpuSeconds() - start, 5);
 }
 
 TEST(TurnIdTest, AnIdTellsItsDigestAndNothingElseDoes) {
