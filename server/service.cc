@@ -73,7 +73,8 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
                        .num_prompt_tokens = end.num_prompt_tokens,
                        .num_cached_tokens = end.num_cached_tokens,
                        .num_reply_tokens = end.num_reply_tokens,
-                       .first_token_seconds = end.first_token_seconds});
+                       .first_token_seconds = end.first_token_seconds,
+                       .parted = end.parted});
 }
 
 void AnswerCall(Service* service, const Call& call, Response response) {

@@ -58,6 +58,7 @@ struct CallEnd {
   uint64_t num_cached_tokens = 0;
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
+  std::string parted = {};  // TurnStart::parted.
 };
 inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there to get one.
 

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "engines/llama/prompt_layout.h"
 #include "engines/llama/window.h"
 #include "server/batch/turn.h"
 #include "server/batch/turn_id.h"
@@ -15,20 +14,9 @@ namespace {
 constexpr std::string_view kDefaultTenant = "default";
 constexpr size_t kMaxTurns = 64;    // That answer the same messages: ids of the last ones.
 constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
-constexpr size_t kMaxCut = 64;      // Tokens of a turn behind its words.
 
 bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginning) {
   return CommonLength(beginning, tokens) == beginning.size();
-}
-
-// REQUIRES: the part is not empty.
-size_t CountOf(std::span<const TokenId> part, std::span<const TokenId> tokens) {
-  size_t count = 0;
-  for (auto rest = tokens.begin();; ++count) {
-    rest = std::search(rest, tokens.end(), part.begin(), part.end());
-    if (rest == tokens.end()) return count;
-    rest += static_cast<std::ptrdiff_t>(part.size());
-  }
 }
 
 // The text that the store has under a name.
@@ -158,27 +146,33 @@ Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::str
   return stored;
 }
 
-Result<Remembered> Conversations::Recall(const std::string& tenant,
-                                         std::span<const llama::ChatMessage> messages,
-                                         std::span<const TokenId> context,
-                                         const llama::TokenizeLimits& limits) {
+Result<std::vector<KeptText>> Conversations::Candidates(const std::string& tenant,
+                                                        const std::string& digest) {
   ATTNDB_RETURN_IF_ERROR(ListTurns(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(messages));
-  for (size_t reply = messages.size() - 1; reply-- > 1;) {
-    if (messages[reply].role != kAssistantRole) continue;
-    std::optional<Matched> best;  // Among several replies, the one that says most of the words.
-    for (KeptText& kept : TurnTexts({tenant, digests[reply - 1]})) {
-      ATTNDB_ASSIGN_OR_RETURN(const bool is_about,
-                              llama::BeginsWithText(*engine_, kept.tokens, context));
-      if (!is_about) continue;
-      const size_t num_context = CommonLength(context, kept.tokens);
-      ATTNDB_ASSIGN_OR_RETURN(auto matched, MatchReply(std::move(kept), num_context,
-                                                       messages.first(reply + 1), limits));
-      if (matched && (!best || matched->num_bytes > best->num_bytes)) best = std::move(matched);
+  return TurnTexts({tenant, digest});
+}
+
+std::shared_ptr<const KeptText> Conversations::LiveLike(const std::string& tenant,
+                                                        std::span<const TokenId> prompt,
+                                                        const TextLayout& text) const {
+  std::vector<std::shared_ptr<const KeptText>> texts;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Live& live : live_) {
+      const size_t num_messages = live.kept->text.messages.size();  // 0: unknown.
+      const bool is_shorter = num_messages > 0 && num_messages < text.messages.size();
+      if (live.tenant == tenant && is_shorter) texts.push_back(live.kept);
     }
-    if (best) return Remembered{reply + 1, std::move(best->tokens), std::move(best->text)};
   }
-  return Remembered{};
+  std::shared_ptr<const KeptText> best;
+  size_t num_best = 0;
+  for (const std::shared_ptr<const KeptText>& kept : texts) {
+    const size_t num_same = CommonLength(kept->tokens, prompt);
+    if (num_same <= num_best) continue;
+    best = kept;
+    num_best = num_same;
+  }
+  return best;
 }
 
 Status Conversations::ListTurns(const std::string& tenant) {
@@ -251,70 +245,6 @@ Result<KeptText> Conversations::TurnText(const std::string& tenant, const std::s
   if (const auto unstored = UnstoredText(tenant, id)) return *unstored;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   return StoredText(db, id);
-}
-
-// Where the turn's layout says nothing of a reply, the reply begins behind the assistant's last
-// header.
-Result<std::optional<size_t>> Conversations::BeginOfReply(
-    const KeptText& kept, size_t num_context, std::span<const llama::ChatMessage> messages) const {
-  const auto nothing = std::optional<size_t>();
-  const auto is_reply = [](const auto& message) { return message.role == kAssistantRole; };
-  const auto num_replies = static_cast<size_t>(std::ranges::count_if(messages, is_reply));
-  const std::vector<TextMessage>& said = kept.text.messages;
-  if (!said.empty() && said.back().role == TextRole::kAssistant) {
-    const auto is_own = [&](const TextMessage& message) {
-      return message.role == TextRole::kAssistant && message.tokens.begin >= num_context;
-    };
-    if (static_cast<size_t>(std::ranges::count_if(said, is_own)) > num_replies) return nothing;
-    return std::optional<size_t>(said.back().tokens.begin);
-  }
-  const auto asked = messages.subspan(messages.size() - 2, 1);
-  ATTNDB_ASSIGN_OR_RETURN(const auto header, engine_->Conversation(asked, asked.size()));
-  if (header.empty()) return nothing;
-  const std::vector<TokenId>& tokens = kept.tokens;
-  const auto begin = std::find_end(tokens.begin(), tokens.end(), header.begin(), header.end());
-  if (begin == tokens.end()) return nothing;
-  // Without a template the header is the end of a line, of which words may have any number.
-  const auto own = std::span<const TokenId>(tokens).subspan(num_context);
-  if (engine_->info().has_chat_template && CountOf(header, own) > num_replies) return nothing;
-  return std::optional(static_cast<size_t>(begin - tokens.begin()) + header.size());
-}
-
-Result<std::optional<Conversations::Matched>> Conversations::MatchReply(
-    KeptText kept, size_t num_context, std::span<const llama::ChatMessage> messages,
-    const llama::TokenizeLimits& limits) const {
-  const auto nothing = std::optional<Matched>();
-  ATTNDB_ASSIGN_OR_RETURN(const auto begin, BeginOfReply(kept, num_context, messages));
-  if (!begin) return nothing;
-  const size_t num_asked = *begin;
-  std::vector<TokenId>& tokens = kept.tokens;
-  const std::string_view words = messages.back().content;
-  size_t num_bytes = 0;  // The length of what the first num_same tokens say.
-  size_t num_same = num_asked;
-  for (; num_same < tokens.size(); ++num_same) {
-    const auto token = std::span<const TokenId>(tokens).subspan(num_same, 1);
-    ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(token));
-    if (!words.substr(num_bytes).starts_with(piece)) break;
-    num_bytes += piece.size();
-  }
-  // Tokens behind the words, as those of a stop string, are none of the conversation.
-  if (tokens.size() - num_same > kMaxCut) return nothing;
-  tokens.resize(num_same);
-  const auto matched = [&] {
-    TextLayout layout = llama::FirstOf(std::move(kept.text), num_asked);
-    llama::AddReply({num_asked, tokens.size()}, &layout);
-    return std::optional(Matched{std::move(tokens), std::move(layout), num_bytes});
-  };
-  if (num_bytes == words.size()) return matched();
-  // A reply that was cut: its last token was not run.
-  const llama::PromptPart rest = {"", words.substr(num_bytes)};
-  ATTNDB_ASSIGN_OR_RETURN(auto joined, engine_->Join(tokens, std::span(&rest, 1),
-                                                     {.keeps_before = true, .limits = limits}));
-  tokens = std::move(joined.tokens);
-  const auto reply = std::span<const TokenId>(tokens).subspan(num_asked);
-  ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine_->ReplyText(reply));
-  if (text != words) return nothing;
-  return matched();
 }
 
 StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,

@@ -8,8 +8,8 @@
 //          one turn. What would have to be read from disk is run again where that is cheaper
 //          (reuse_prices.h).
 //          A client sends the words of a reply, whose tokens need not be those that a tokenizer
-//          makes of them. Turn ids name the messages that were answered (turn_id.h), so that the
-//          tokens of the turn whose reply has these words are found.
+//          makes of them. Turn ids name the messages that were answered (turn_id.h): Candidates
+//          gives the turns that answered these. Prompts finds out which of them has the words.
 // Names:   a name stands for what has it now. An answered turn has its name at once: its tokens are
 //          in memory until its Store ends. Names change in the store alone, and calls that change
 //          them wait for that Store: WaitFor.
@@ -58,13 +58,6 @@ struct ConversationOptions {
 // How far a turn is: known by its id.
 enum class TurnState : uint8_t { kUnknown, kPending, kDurable, kFailed };
 
-// The tokens that the first num_messages of a conversation were run as; none: they are not known.
-struct Remembered {
-  size_t num_messages = 0;
-  std::vector<TokenId> tokens;
-  TextLayout text;
-};
-
 // A session that has the first tokens of a prompt, and the others, which are left to run.
 struct Continuation {
   Session session;
@@ -107,12 +100,14 @@ class Conversations {
   std::shared_ptr<const KeptText> UnstoredText(const std::string& tenant,
                                                const std::string& context) const;
 
-  // The longest part of the conversation, before its last message, that ends with a reply whose
-  // turn is known, and the tokens that it was run as. They begin with the text of `context`, which
-  // the messages are about. Errors: kInternal (OpenSSL); of a tokenizer; kCancelled (by `limits`).
-  Result<Remembered> Recall(const std::string& tenant, std::span<const llama::ChatMessage> messages,
-                            std::span<const TokenId> context = {},
-                            const llama::TokenizeLimits& limits = {});
+  // The texts of the turns that answered the messages with this digest: the newest first, the last
+  // 16. Errors: as DB::List.
+  Result<std::vector<KeptText>> Candidates(const std::string& tenant, const std::string& digest);
+  // Of the texts of live sessions that have fewer messages than a prompt, the one that shares the
+  // most first tokens with it; null: none has any. The layouts say how many messages there are.
+  std::shared_ptr<const KeptText> LiveLike(const std::string& tenant,
+                                           std::span<const TokenId> prompt,
+                                           const TextLayout& text) const;
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   // `text`: whose words the tokens are. Returns the Store that it began.
@@ -182,23 +177,6 @@ class Conversations {
   Result<KeptText> TurnText(const std::string& tenant, const std::string& id) const;
   // The last of the turns that are there, of those whose ids have this digest. Forgets the others.
   std::vector<KeptText> TurnTexts(const Key& key);
-  // Where the reply that the messages end with begins in a turn. None: the turn has no such reply,
-  // or it has more replies than the messages: a longer dialogue was stored under the turn's id
-  // since. `num_context`: tokens of what the messages are about.
-  Result<std::optional<size_t>> BeginOfReply(const KeptText& kept, size_t num_context,
-                                             std::span<const llama::ChatMessage> messages) const;
-  // The tokens of a turn as far as its reply says these words, and those of the words that are
-  // left.
-  struct Matched {
-    std::vector<TokenId> tokens;
-    TextLayout text;
-    size_t num_bytes = 0;  // Bytes of the words that the reply says: not all, if it was cut.
-  };
-  // None: as BeginOfReply; or the reply says other words; or what is left of them can't be told in
-  // tokens.
-  Result<std::optional<Matched>> MatchReply(KeptText kept, size_t num_context,
-                                            std::span<const llama::ChatMessage> messages,
-                                            const llama::TokenizeLimits& limits) const;
 
   // Lets go of the tenant's oldest live session. False: it has none.
   bool DropOldestLive(const std::string& tenant);

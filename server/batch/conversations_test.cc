@@ -1,5 +1,5 @@
 // Goal:   whoever comes back is continued from the longest part that is known, in memory or on
-//         disk, as if all had been run again; what a reply was is found by its words; nobody finds
+//         disk, as if all had been run again; turns are found by what they answered; nobody finds
 //         what is another tenant's.
 // Method: tiny random float32 models: logits behind what was reused, against plain runs. A turn is
 //         kept as the scheduler keeps it.
@@ -18,14 +18,12 @@
 #include "engines/llama/engine_test_util.h"
 #include "server/batch/batch_test_util.h"
 #include "server/batch/turn_id.h"
-#include "testing/cpu_time.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
 using ::attndb::test::FailsWith;
-using ::attndb::test::ThreadCpuSeconds;
 using ::testing::_;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -267,23 +265,18 @@ TEST_F(ConversationsTest, ATurnTakesThePlaceOfTheOneThatItContinues) {
 }
 
 TEST_F(ConversationsTest, AnotherTenantFindsNothing) {
-  Open("llama_spm");
-  const Messages asked = {{"user", "Hi"}};
-  const std::string id = NewTurnId(DigestsOf(asked)->back());
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens prompt, engine_->Conversation(asked));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens reply, engine_->Tokenize("bo", false, false));
-  const Tokens turn = Joined(prompt, reply);
-  const Messages next = {asked[0], {"assistant", *engine_->ReplyText(reply)}, {"user", "And?"}};
+  Open();
+  const std::string digest = DigestsOf(Messages{{"user", "Hi"}})->back();
+  const std::string id = NewTurnId(digest);
+  const Tokens turn = Ids(20, 1);
   Keep(kMine, id, turn);
   for (const bool is_live : {true, false}) {
     for (const char* const other : {kTheirs, "default", ""}) {
       EXPECT_EQ(NumKnown(other, Joined(turn, {5})), 0u) << other << is_live;
       EXPECT_EQ(StateOf(other, id), TurnState::kUnknown) << other << is_live;
-      ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(other, next));
-      EXPECT_EQ(known.num_messages, 0u) << other << is_live;
-      EXPECT_THAT(known.tokens, IsEmpty());
+      EXPECT_THAT(*conversations_->Candidates(other, digest), IsEmpty()) << other << is_live;
     }
-    EXPECT_EQ(conversations_->Recall(kMine, next)->num_messages, 2u) << is_live;
+    EXPECT_EQ(conversations_->Candidates(kMine, digest)->size(), 1u) << is_live;
     Forget();
   }
 }
@@ -353,215 +346,52 @@ TEST_F(ConversationsTest, ATurnsTimeToLiveIsTheServers) {
   EXPECT_THAT(info.ToJson(), HasSubstr("3600"));
 }
 
-// Words of a reply, and the tokens that it was sampled as, which no tokenizer would make of them:
-// the model has "\u2581bo" as one token, and the letters as three.
-class RecallTest : public ConversationsTest {
- protected:
-  void SetUp() override {
-    Open("llama_spm");
-    ASSERT_NE(Byte('b'), Byte('o'));
-    question_ = *engine_->Conversation(asked_);
+// Whether they have the words of a reply is not compared here.
+TEST_F(ConversationsTest, TurnsAreFoundByWhatTheyAnswered) {
+  Open();
+  const Messages asked = {{"user", "Hi"}};
+  const std::string digest = DigestsOf(asked)->back();
+  const auto found = [&] {
+    std::vector<Tokens> all;
+    for (KeptText& turn : *conversations_->Candidates(kMine, digest)) all.push_back(turn.tokens);
+    return all;
+  };
+  EXPECT_THAT(found(), IsEmpty());
+  Keep(kMine, NewTurnId(DigestsOf(Messages{{"user", "Ho"}})->back()), Ids(8, 1));
+  Keep(kMine, "named", Ids(8, 2));
+  EXPECT_THAT(found(), IsEmpty());
+  std::vector<std::string> ids;
+  for (uint64_t i = 0; i < 20; ++i) {
+    ids.push_back(NewTurnId(digest));
+    Keep(kMine, ids.back(), Ids(8, 10 + i));
+    conversations_->WaitForStores();  // Their order in the store is this one.
   }
-  // The token that stands for a byte: behind <unk>, <s>, </s>.
-  static TokenId Byte(char c) { return 3 + static_cast<TokenId>(static_cast<unsigned char>(c)); }
-  static Tokens Bytes(std::string_view text) {
-    Tokens tokens;
-    for (const char c : text) tokens.push_back(Byte(c));
-    return tokens;
-  }
-  Tokens Turn(const Tokens& reply) const { return Joined(question_, reply); }
-  std::string NewId() const { return NewTurnId(DigestsOf(asked_)->back()); }
-  Messages Next(const std::string& words) const {
-    return {asked_[0], {"assistant", words}, {"user", "And?"}};
-  }
-  // The tokens that the reply is known as; none: it is not.
-  Tokens Recalled(const std::string& words) {
-    const Result<Remembered> known = conversations_->Recall(kMine, Next(words));
-    EXPECT_THAT(known, ::attndb::test::IsOk());
-    if (!known.ok() || known->num_messages == 0) return {};
-    EXPECT_EQ(known->num_messages, 2u);
-    EXPECT_GE(known->tokens.size(), question_.size());
-    return {known->tokens.begin() + static_cast<std::ptrdiff_t>(question_.size()),
-            known->tokens.end()};
-  }
-
-  const Messages asked_ = {{"user", "Hi"}};
-  Tokens question_;
-};
-
-TEST_F(RecallTest, WordsFindTheTokensThatTheyWereSampledAs) {
-  const Tokens reply = Bytes("bobo");
-  ASSERT_NE(*engine_->Tokenize("bobo", false, false), reply);
-  Keep(kMine, NewId(), Turn(reply));
-  EXPECT_EQ(Recalled("bobo"), reply);
-  conversations_->WaitForStores();
-  conversations_->DropLive();
-  EXPECT_EQ(Recalled("bobo"), reply) << "from the store";
-  Forget();
-  EXPECT_EQ(Recalled("bobo"), reply) << "after a restart";
-}
-
-// The last token of a reply that is cut is not run. This tokenizer sets a space before a text, but
-// not before what is left of one.
-TEST_F(RecallTest, WordsThatAreLeftFollowTheTokens) {
-  Keep(kMine, NewId(), Turn(Bytes("bo")));
-  const std::string alone = *engine_->ReplyText(*engine_->Tokenize("y", false, false));
-  ASSERT_NE(alone, "y");
-  EXPECT_EQ(Recalled("boy"), Bytes("boy"));
-}
-
-// A reply may have the words of a template's marks, or of another reply's header.
-TEST_F(RecallTest, AReplyBeginsWhereItWasToldToBegin) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens header, engine_->Conversation(asked_, 1));
-  const std::string words = "bo" + *engine_->ReplyText(header) + "bi";
-  const Tokens reply = Joined(Joined(Bytes("bo"), header), Bytes("bi"));
-  const Tokens turn = Turn(reply);
-  const TextLayout text = {TextForm::kDialogue,
-                           {{TextRole::kAssistant, {question_.size(), turn.size()}}}};
-  conversations_->Keep(kMine, NewId(), SessionOf(kMine, turn), turn, std::nullopt, text);
-  EXPECT_EQ(Recalled(words), reply);
-  conversations_->WaitForStores();
-  conversations_->DropLive();
-  EXPECT_EQ(Recalled(words), reply) << "from the store";
-}
-
-TEST_F(RecallTest, TokensBehindTheWordsAreLeftOut) {
-  Keep(kMine, NewId(), Turn(Bytes("bo\n\nStop:")));
-  EXPECT_EQ(Recalled("bo"), Bytes("bo"));
-}
-
-TEST_F(RecallTest, EachOfSeveralRepliesIsFoundByItsWords) {
-  const std::vector<std::string> replies = {"bobo", "bi", "bobi", "ca", ""};
-  for (const std::string& reply : replies) Keep(kMine, NewId(), Turn(Bytes(reply)));
-  conversations_->WaitForStores();
-  for (const std::string& reply : replies) EXPECT_EQ(Recalled(reply), Bytes(reply)) << reply;
-}
-
-TEST_F(RecallTest, TheLastReplyThatIsKnownIsFound) {
-  Keep(kMine, NewId(), Turn(Bytes("bobo")));
-  Messages longer = Next("bobo");
-  longer.push_back({"assistant", "unheard of"});
-  longer.push_back({"user", "Well?"});
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(kMine, longer));
-  EXPECT_EQ(known.num_messages, 2u);
-  EXPECT_EQ(known.tokens, Turn(Bytes("bobo")));
-}
-
-TEST_F(RecallTest, OtherQuestionsFindNothing) {
-  Keep(kMine, NewId(), Turn(Bytes("bobo")));
-  for (const Messages& messages :
-       {Messages{{"user", "Ho"}, {"assistant", "bobo"}, {"user", "And?"}},
-        Messages{{"system", "S"}, {"user", "Hi"}, {"assistant", "bobo"}, {"user", "And?"}},
-        Messages{{"user", "Hi"}, {"user", "bobo"}, {"user", "And?"}}, Messages{{"user", "Hi"}},
-        Messages{{"user", "Hi"}, {"assistant", "bobo"}}, Messages{{"assistant", "bobo"}}}) {
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(kMine, messages));
-    EXPECT_EQ(known.num_messages, 0u);
-  }
-}
-
-TEST_F(RecallTest, ATurnThatWasRemovedIsNotFound) {
-  const std::string id = NewId();
-  Keep(kMine, id, Turn(Bytes("bobo")));
-  Forget();
-  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
-  ATTNDB_ASSERT_OK(db.Drop(id));
-  EXPECT_THAT(Recalled("bobo"), IsEmpty());
-  EXPECT_EQ(StateOf(kMine, id), TurnState::kUnknown);
-}
-
-// `attndb chat --name ID` goes on with a turn under its id, whose digest is that of the first
-// question alone.
-TEST_F(RecallTest, ATurnWhoseIdHasALongerDialogueIsNotFound) {
-  const std::string id = NewId();
-  Keep(kMine, id, Turn(Bytes("bobo")));
-  const Messages next = Next("bobo");
-  const Tokens again = Joined(*engine_->Conversation(next, 2), Bytes("bobo"));
-  const Tokens longer = Joined(Turn(Bytes("bobo")), again);
-  conversations_->Keep(kMine, id, SessionOf(kMine, longer), longer, StoreOptions{.replace = true});
   for (const bool is_live : {true, false}) {
-    EXPECT_THAT(Recalled("bobo"), IsEmpty()) << is_live;
+    const std::vector<Tokens> last = found();
+    ASSERT_EQ(last.size(), 16u) << is_live;
+    for (size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i], Ids(8, 29 - i)) << is_live;
     Forget();
   }
-}
-
-TEST_F(RecallTest, ATurnAboutAnotherTextIsNotFound) {
-  const Tokens text = Bytes("text");
-  const Tokens turn = Joined(text, Turn(Bytes("bobo")));
-  Keep(kMine, NewId(), turn);
-  const Messages next = Next("bobo");
-  ATTNDB_ASSERT_OK_AND_ASSIGN(Remembered known, conversations_->Recall(kMine, next, text));
-  EXPECT_EQ(known.tokens, turn);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(known, conversations_->Recall(kMine, next, Bytes("tex.")));
-  EXPECT_EQ(known.num_messages, 0u);
-}
-
-// A question that goes on behind a document may change the document's last tokens.
-TEST_F(RecallTest, ATurnIsFoundThatHasTheTextInOtherTokens) {
-  Tokens whole = {0};
-  while (*engine_->ReplyText(whole) != " bo") ++whole[0];
-  const Tokens turn = Joined(Bytes("tex"), Joined(whole, Turn(Bytes("bobo"))));
-  Keep(kMine, NewId(), turn);
-  const Messages next = Next("bobo");
-  ATTNDB_ASSERT_OK_AND_ASSIGN(Remembered known,
-                              conversations_->Recall(kMine, next, Bytes("tex b")));
-  EXPECT_EQ(known.tokens, turn);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(known, conversations_->Recall(kMine, next, Bytes("tex bi")));
-  EXPECT_EQ(known.num_messages, 0u);
-}
-
-TEST_F(RecallTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
-  Keep(kMine, NewId(), Turn(Bytes("bobo")));
-  conversations_->WaitForStores();   // It is listed as the oldest.
-  const std::string other(70, 'c');  // Longer than a stop string's tokens, which are cut off.
-  std::vector<std::string> dropped;
-  const Tokens turn = Turn(Bytes(other));
-  const Session session = SessionOf(kMine, turn);
-  for (int i = 0; i < 17; ++i) {
-    dropped.push_back(NewId());
-    conversations_->Keep(kMine, dropped.back(), *session.Fork(), turn);
-  }
-  Forget();
-  EXPECT_EQ(Recalled(other), Bytes(other));
-  EXPECT_THAT(Recalled("bobo"), IsEmpty()) << "the last ones are looked at";
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
-  for (size_t i = 0; i < dropped.size(); ++i) {  // Some by another process.
-    const Status status =
-        i % 2 == 0 ? db.Drop(dropped[i]) : conversations_->Drop(kMine, dropped[i]);
-    ATTNDB_ASSERT_OK(status);
+  for (size_t i = 1; i < ids.size(); ++i) {  // Some by another process.
+    ATTNDB_ASSERT_OK(i % 2 == 0 ? db.Drop(ids[i]) : conversations_->Drop(kMine, ids[i]));
   }
-  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+  EXPECT_THAT(found(), ::testing::ElementsAre(Ids(8, 10)));
+  ATTNDB_ASSERT_OK(db.Drop(ids[0]));
+  EXPECT_THAT(found(), IsEmpty());
+  EXPECT_EQ(StateOf(kMine, ids[0]), TurnState::kUnknown);
 }
 
-TEST_F(RecallTest, ATurnIsFoundWhoseSessionIsGoneBeforeItIsStored) {
+TEST_F(ConversationsTest, ATurnIsFoundWhoseSessionIsGoneBeforeItIsStored) {
+  Open();
   StopStores(kMine);
-  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  const std::string digest = DigestsOf(Messages{{"user", "Hi"}})->back();
+  Keep(kMine, NewTurnId(digest), Ids(8, 1));
   conversations_->DropLive();
-  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
-}
-
-// The words differ from all replies near the end, by more than a stop string's tokens.
-TEST_F(RecallTest, LongRepliesAreReadOnce) {
-  const std::string same(30'000, 'a');
-  for (char last = 'a'; last < 'a' + 16; ++last) {  // Live, though no session holds the tokens.
-    const Tokens turn = Turn(Bytes(same + std::string(100, 'b') + last));
-    conversations_->Keep(kMine, NewId(), SessionOf(kMine, {1}), turn);
-  }
-  const double start = ThreadCpuSeconds();
-  EXPECT_THAT(Recalled(same + std::string(101, 'c')), IsEmpty());
-  EXPECT_LT(ThreadCpuSeconds() - start, 1);
-}
-
-TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {
-  Messages messages;
-  for (int i = 0; i < 8000; ++i) {
-    messages.push_back({"user", std::string(500, 'u')});
-    messages.push_back({"assistant", std::string(500, 'a')});
-  }
-  messages.push_back({"user", "And?"});
-  const double start = ThreadCpuSeconds();
-  ATTNDB_ASSERT_OK(conversations_->Recall(kMine, messages));
-  EXPECT_LT(ThreadCpuSeconds() - start, 10);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<KeptText> turns,
+                              conversations_->Candidates(kMine, digest));
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tokens, Ids(8, 1));
 }
 
 }  // namespace

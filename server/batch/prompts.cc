@@ -10,20 +10,39 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kSystem = "system";
+constexpr std::string_view kDeveloper = "developer";
 constexpr std::string_view kContextRole = "context";  // What a prompt continues: its digest.
 constexpr std::string_view kUser = "user";
+// Tokens that a prompt shares with a conversation in memory, if that may be its predecessor.
+constexpr uint64_t kLeastShared = 32;
 const std::string kQuestionGap = "\n\n";  // As LlamaEngine::QuestionSuffix has it.
 
 TextRole RoleOf(const std::string& role) {
-  if (role == kSystem) return TextRole::kSystem;
+  if (role == kSystem || role == kDeveloper) return TextRole::kSystem;
   if (role == kUser) return TextRole::kUser;
   return role == kAssistantRole ? TextRole::kAssistant : TextRole::kOther;
 }
 
-std::vector<llama::ChatMessage> Joined(std::vector<llama::ChatMessage> front,
-                                       std::span<const llama::ChatMessage> back) {
-  front.insert(front.end(), back.begin(), back.end());
-  return front;
+// Whether the prompt has all words of a turn's reply, whose message ends at the place. The turn
+// says something else behind them.
+bool IsBehindWords(const llama::PromptParting& place, std::span<const llama::ByteRange> messages,
+                   size_t reply) {
+  if (place.message != reply || place.message >= messages.size()) return false;
+  const llama::ByteRange& words = messages[reply];
+  return words.end > words.begin && place.message_byte == words.end - words.begin;
+}
+
+// Whether a turn says no more of a prompt than another one does, which was followed.
+bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
+                const llama::FollowedText& followed) {
+  const size_t num_same = CommonLength(turn, other);
+  return num_same == turn.size() || (followed.parted && num_same > followed.parted->token);
+}
+
+bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other) {
+  const uint64_t num_kept = text.joined.num_kept;
+  if (num_kept != other.joined.num_kept) return num_kept > other.joined.num_kept;
+  return !text.parted && other.parted;
 }
 
 }  // namespace
@@ -68,21 +87,47 @@ Result<llama::StoredContext> Prompts::Open(const std::string& tenant,
   return stored;
 }
 
-void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
-                   Prompt* prompt) {
-  std::vector<TextRole> roles;
-  for (const llama::ChatMessage& message : messages) roles.push_back(RoleOf(message.role));
-  prompt->text = llama::Continued(before, joined, roles);
-  prompt->tokens = joined.tokens;
+Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
+                               Messages messages, const llama::ChatOptions& options,
+                               const Limits& limits) const {
+  const Result<Chat> chat = ChatOf(tenant, context, messages, options);
+  if (chat.ok()) return PromptOf(*chat, limits);
+  if (chat.status().code() != StatusCode::kUnsupported) return chat.status();
+  return Status::Unsupported(chat.status().message() +
+                             "; /v1/completions takes text without a template");
 }
 
-Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
-                               Messages messages, const Limits& limits) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
-  Result<Prompt> prompt = ChatAbout(tenant, subject, messages, limits);
-  if (prompt.status().code() != StatusCode::kUnsupported) return prompt;
-  return Status::Unsupported(prompt.status().message() +
-                             "; /v1/completions takes text without a template");
+Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& context,
+                                Messages messages, const llama::ChatOptions& options,
+                                const Limits& limits) const {
+  if (messages.size() < 2) return Status::InvalidArgument("messages[0] is a reply to nothing");
+  ATTNDB_ASSIGN_OR_RETURN(const Chat chat,
+                          ChatOf(tenant, context, messages.first(messages.size() - 1), options));
+  ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(chat, limits));
+  const Tokens asked = std::move(prompt.tokens);
+  const std::string_view words = messages.back().content;
+  const llama::PromptPart part = {"", words};
+  ATTNDB_ASSIGN_OR_RETURN(
+      llama::JoinedText best,
+      engine_->Join(asked, std::span(&part, 1), {.keeps_before = true, .limits = limits}));
+  size_t num_kept = asked.size();
+  std::vector<llama::PromptItem> items = chat.rendered.items;
+  items.push_back({words, std::nullopt, /*is_content=*/true});
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<KeptText> turns,
+                          conversations_->Candidates(tenant, chat.digests.back()));
+  for (const KeptText& turn : turns) {
+    if (CommonLength(asked, turn.tokens) < asked.size()) continue;
+    ATTNDB_ASSIGN_OR_RETURN(
+        llama::FollowedText followed,
+        engine_->Follow(turn.tokens, items,
+                        {.keeps_before = true, .limits = limits, .messages = {}}));
+    if (followed.joined.num_kept <= num_kept) continue;
+    num_kept = followed.joined.num_kept;
+    best = std::move(followed.joined);
+  }
+  prompt.num_last = best.tokens.size() - asked.size();
+  prompt.tokens = std::move(best.tokens);
+  return prompt;
 }
 
 Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
@@ -96,74 +141,45 @@ Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
   return subject;
 }
 
-Result<Prompt> Prompts::ChatAbout(const std::string& tenant, const Subject& subject,
-                                  Messages messages, const Limits& limits) const {
-  Prompt prompt;
-  const std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> digests, DigestsOf(all));
-  prompt.digest = digests.back();
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known,
-                          conversations_->Recall(tenant, all, subject.stored.tokens, limits));
-  if (known.num_messages > 0) {
-    const size_t num_known = known.num_messages - subject.front.size();
-    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts rest,
-                            engine_->ConversationParts(messages, num_known));
-    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
-                            engine_->Join(known.tokens, rest, {.limits = limits}));
-    Take(known.text, joined, messages.subspan(num_known), &prompt);
-  } else if (subject.context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, engine_->ConversationParts(messages));
-    ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
-                            engine_->Join({}, parts, {.limits = limits}));
-    const bool is_bare = !engine_->info().has_chat_template;
-    Take({is_bare ? TextForm::kRaw : TextForm::kDialogue, {}}, joined, messages, &prompt);
+Result<Prompts::Chat> Prompts::ChatOf(const std::string& tenant, const std::string& context,
+                                      Messages messages, const llama::ChatOptions& options) const {
+  Chat chat;
+  chat.tenant = tenant;
+  chat.messages = messages;
+  chat.has_tools = !options.tools.empty();
+  ATTNDB_ASSIGN_OR_RETURN(chat.subject, SubjectOf(tenant, context));
+  const std::vector<llama::ChatMessage>& front = chat.subject.front;
+  std::vector<llama::ChatMessage> all = front;
+  all.insert(all.end(), messages.begin(), messages.end());
+  ATTNDB_ASSIGN_OR_RETURN(chat.digests, DigestsOf(all));
+  chat.digests.erase(chat.digests.begin(),
+                     chat.digests.begin() + static_cast<std::ptrdiff_t>(front.size()));
+  if (context.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(chat.rendered, engine_->Render(messages, options));
   } else {
-    ATTNDB_RETURN_IF_ERROR(AskContext(subject, messages, limits, &prompt));
+    ATTNDB_RETURN_IF_ERROR(RenderBehindContext(options, &chat));
   }
-  ATTNDB_ASSIGN_OR_RETURN(const Tokens last,
-                          engine_->Conversation(messages, messages.size() - 1, limits));
-  prompt.num_last = last.size();
-  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, SystemTokensOf(prompt, messages, limits));
-  return prompt;
+  return chat;
 }
 
-Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& context,
-                                Messages messages, const Limits& limits) const {
-  if (messages.size() < 2) return Status::InvalidArgument("messages[0] is a reply to nothing");
-  ATTNDB_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const Prompt asked,
-                          ChatAbout(tenant, subject, messages.first(messages.size() - 1), limits));
-  std::vector<llama::ChatMessage> all = Joined(subject.front, messages);
-  all.push_back({std::string(kUser), ""});  // What a reply is recalled for.
-  ATTNDB_ASSIGN_OR_RETURN(Remembered known,
-                          conversations_->Recall(tenant, all, subject.stored.tokens, limits));
-  const bool is_known = known.num_messages + 1 == all.size() &&
-                        known.tokens.size() > asked.tokens.size() &&
-                        std::equal(asked.tokens.begin(), asked.tokens.end(), known.tokens.begin());
-  if (!is_known) {
-    const llama::PromptPart words = {"", messages.back().content};
-    ATTNDB_ASSIGN_OR_RETURN(llama::JoinedText joined,
-                            engine_->Join(asked.tokens, std::span(&words, 1),
-                                          {.keeps_before = true, .limits = limits}));
-    known.tokens = std::move(joined.tokens);
+Status Prompts::RenderBehindContext(const llama::ChatOptions& options, Chat* chat) const {
+  const Subject& subject = chat->subject;
+  const std::string has_own = "context '" + subject.context + "' has its own beginning";
+  const llama::ChatMessage& first = chat->messages.front();
+  if (first.role != kUser) {
+    return Status::InvalidArgument("messages[0] is of the " + first.role +
+                                   ", expected a question of the user: " + has_own);
   }
-  Prompt prompt;
-  prompt.num_last = known.tokens.size() - asked.tokens.size();
-  prompt.tokens = std::move(known.tokens);
-  return prompt;
-}
-
-Status Prompts::AskContext(const Subject& subject, Messages messages, const Limits& limits,
-                           Prompt* prompt) const {
-  if (messages.front().role != kUser) {
-    return Status::InvalidArgument("messages[0] is of the " + messages.front().role +
-                                   ", expected a question of the user: context '" +
-                                   subject.context + "' has its own beginning");
+  if (chat->has_tools) return Status::InvalidArgument(has_own + ": tools can't be shown");
+  ATTNDB_ASSIGN_OR_RETURN(chat->parts, PartsFor(subject, chat->messages));
+  if (options.continues_last && chat->parts.size() > chat->messages.size()) {
+    chat->parts.pop_back();  // The end of the last message, and the assistant's header.
   }
-  ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts, PartsFor(subject, messages));
-  ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
-                          engine_->Join(subject.stored.tokens, parts, {.limits = limits}));
-  Take(subject.stored.text, joined, messages, prompt);
+  ATTNDB_ASSIGN_OR_RETURN(chat->rendered, engine_->RenderTokens(subject.stored.tokens));
+  ATTNDB_ASSIGN_OR_RETURN(llama::RenderedPrompt behind, engine_->RenderParts(chat->parts));
+  behind.messages.resize(chat->messages.size());
+  chat->rendered.Append(std::move(behind));
+  ATTNDB_ASSIGN_OR_RETURN(chat->rendered.form, FormBehind(subject, options));
   return Status::Ok();
 }
 
@@ -194,16 +210,165 @@ Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages me
   return llama::PromptParts{{"", question}};
 }
 
-Result<uint64_t> Prompts::SystemTokensOf(const Prompt& prompt, Messages messages,
-                                         const Limits& limits) const {
-  if (prompt.text.form != TextForm::kRaw) {
+// Replies to a context are read as those to a question alone. Bare text has no form.
+Result<llama::ReplyForm> Prompts::FormBehind(const Subject& subject,
+                                             const llama::ChatOptions& options) const {
+  llama::ReplyForm form;
+  if (subject.stored.layout != llama::PromptLayout::kRaw) {
+    const llama::ChatMessage question = {std::string(kUser), "x"};
+    llama::ChatOptions without = options;
+    without.continues_last = false;
+    ATTNDB_ASSIGN_OR_RETURN(llama::RenderedPrompt rendered,
+                            engine_->Render(std::span(&question, 1), without));
+    form = std::move(rendered.form);
+  } else if (!options.json_schema.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(form.grammar, engine_->GrammarOfSchema(options.json_schema));
+  }
+  return form;
+}
+
+Result<Prompt> Prompts::PromptOf(const Chat& chat, const Limits& limits) const {
+  ATTNDB_ASSIGN_OR_RETURN(Followed followed, Follow(chat, limits));
+  const Subject& subject = chat.subject;
+  llama::JoinedText& joined = followed.text.joined;
+  Prompt prompt;
+  prompt.digest = chat.digests.back();
+  prompt.form = chat.rendered.form;
+  joined.num_kept = CommonLength(subject.stored.tokens, joined.tokens);
+  const bool is_bare = !engine_->info().has_chat_template;
+  const TextLayout begun = {is_bare ? TextForm::kRaw : TextForm::kDialogue, {}};
+  Take(subject.context.empty() ? begun : subject.stored.text, joined, chat.messages, &prompt);
+  ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, limits));
+  ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, NumSystem(chat, joined, prompt));
+  ATTNDB_ASSIGN_OR_RETURN(prompt.parted, PartedOf(chat, followed, prompt.text, limits));
+  return prompt;
+}
+
+Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed& followed,
+                                                const TextLayout& text,
+                                                const Limits& limits) const {
+  const llama::FollowedText& own = followed.text;
+  if (followed.turn && own.parted) {
+    if (IsBehindWords(*own.parted, chat.rendered.messages, followed.reply)) {
+      return std::optional<Parted>();
+    }
+    return PartedAt(*engine_, *own.parted, chat.rendered, chat.messages, followed.turn->tokens);
+  }
+  const auto live = conversations_->LiveLike(chat.tenant, own.joined.tokens, text);
+  if (live == nullptr) return std::optional<Parted>();
+  const size_t num_shared = CommonLength(live->tokens, own.joined.tokens);
+  const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, own.joined.tokens) : 0;
+  if (num_shared < std::max(least, kLeastShared)) return std::optional<Parted>();
+  ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText other,
+                          engine_->Follow(live->tokens, chat.rendered.items,
+                                          {.limits = limits, .messages = chat.rendered.messages}));
+  if (!other.parted) return std::optional<Parted>();
+  return PartedAt(*engine_, *other.parted, chat.rendered, chat.messages, live->tokens);
+}
+
+Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits) const {
+  std::optional<Followed> best;
+  size_t num_followed = 0;
+  for (size_t reply = chat.messages.size(); reply-- > 1 && num_followed < kMaxFollowed;) {
+    if (chat.messages[reply].role != kAssistantRole) continue;
+    ATTNDB_RETURN_IF_ERROR(FollowTurns(chat, reply, limits, &num_followed, &best));
+    // Earlier turns say no more of it, unless the prompt leaves the best one before its reply.
+    if (best && (!best->text.parted || best->text.parted->message >= reply)) break;
+  }
+  const Tokens& context = chat.subject.stored.tokens;
+  const uint64_t num_kept = best ? best->text.joined.num_kept : 0;
+  if (num_kept > 0 && num_kept >= context.size()) return *std::move(best);
+  Followed without;
+  ATTNDB_ASSIGN_OR_RETURN(without.text, FollowContext(chat, limits));
+  if (best && without.text.joined.num_kept <= num_kept) return *std::move(best);
+  return without;
+}
+
+Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits,
+                            size_t* num_followed, std::optional<Followed>* best) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
+                          conversations_->Candidates(chat.tenant, chat.digests[reply - 1]));
+  const llama::FollowOptions options = {.limits = limits, .messages = chat.rendered.messages};
+  for (KeptText& turn : turns) {
+    if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text)) continue;
+    if (++*num_followed > kMaxFollowed) break;
+    Result<llama::FollowedText> text = engine_->Follow(turn.tokens, chat.rendered.items, options);
+    // Another model's turn may have ids that this one lacks.
+    if (text.status().code() == StatusCode::kInvalidArgument) continue;
+    ATTNDB_RETURN_IF_ERROR(text.status());
+    if (*best && !IsBetter(*text, (*best)->text)) continue;
+    *best = Followed{*std::move(text), std::move(turn), reply};
+  }
+  return Status::Ok();
+}
+
+Result<llama::FollowedText> Prompts::FollowContext(const Chat& chat, const Limits& limits) const {
+  const Tokens& context = chat.subject.stored.tokens;
+  ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text,
+                          engine_->Follow(context, chat.rendered.items,
+                                          {.limits = limits, .messages = chat.rendered.messages}));
+  if (!text.parted) return text;
+  // It has tokens that no text says, such as the unknown one.
+  ATTNDB_ASSIGN_OR_RETURN(text.joined, engine_->Join(context, chat.parts, {.limits = limits}));
+  text.joined.contents.resize(chat.messages.size());
+  text.parted.reset();
+  return text;
+}
+
+void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
+                   Prompt* prompt) {
+  std::vector<TextRole> roles;
+  if (!joined.contents.empty()) {
+    for (const llama::ChatMessage& message : messages) roles.push_back(RoleOf(message.role));
+  }
+  prompt->text = llama::Continued(before, joined, roles);
+  prompt->tokens = joined.tokens;
+}
+
+Result<uint64_t> Prompts::NumLast(const Chat& chat, const llama::JoinedText& joined,
+                                  const Limits& limits) const {
+  const uint64_t num_tokens = joined.tokens.size();
+  const size_t num_messages = chat.messages.size();
+  if (num_messages == 1) return num_tokens - joined.num_kept;
+  if (!joined.contents.empty()) return num_tokens - joined.contents[num_messages - 2].end;
+  // The prompt does not show where its messages are.
+  ATTNDB_ASSIGN_OR_RETURN(const Tokens last,
+                          engine_->Tokenize(chat.messages.back().content, /*add_special=*/false,
+                                            /*parse_special=*/false, limits));
+  return std::min<uint64_t>(last.size(), num_tokens);
+}
+
+Result<uint64_t> Prompts::NumSystem(const Chat& chat, const llama::JoinedText& joined,
+                                    const Prompt& prompt) const {
+  const bool is_raw = prompt.text.form == TextForm::kRaw;
+  if (!chat.subject.context.empty() || joined.contents.empty()) {
+    if (is_raw) return uint64_t{0};
     return llama::SystemTokens(*engine_, prompt.text, prompt.tokens);
   }
-  // Without a template it is a line, which the layout does not name.
-  if (messages.front().role != kSystem) return 0;
-  ATTNDB_ASSIGN_OR_RETURN(const Tokens tokens,
-                          engine_->DocumentPrefix(messages.front().content, "", limits));
-  return tokens.size();
+  const std::vector<TokenRange>& contents = joined.contents;
+  if (RoleOf(chat.messages.front().role) == TextRole::kSystem) {
+    if (contents.size() > 1) return contents[1].begin;
+    return is_raw ? contents[0].end : 0;
+  }
+  if (is_raw) return uint64_t{0};
+  if (chat.has_tools) return contents[0].begin;
+  ATTNDB_ASSIGN_OR_RETURN(const bool has_own, HasOwnSystem());
+  return has_own ? contents[0].begin : 0;
+}
+
+Result<bool> Prompts::HasOwnSystem() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!has_own_system_) {
+    const llama::ChatMessage question = {std::string(kUser), "x"};
+    ATTNDB_ASSIGN_OR_RETURN(const llama::RenderedPrompt rendered,
+                            engine_->Render(std::span(&question, 1)));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText text, engine_->Follow({}, rendered.items));
+    const TextLayout dialogue = {TextForm::kDialogue, {}};
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_system,
+                            llama::SystemTokens(*engine_, dialogue, text.joined.tokens));
+    has_own_system_ = num_system > 0;
+  }
+  return *has_own_system_;
 }
 
 }  // namespace attndb::server

@@ -1,23 +1,29 @@
 // From the words of a request to the tokens of its prompt.
 //
-//   chat         the model's template over the messages
+//   chat         the model's template over all messages
 //   completion   the bare text or the tokens, behind a named context's tokens if there is one
 //   context      a named context's tokens, and the messages as questions to it: a document is
 //                asked about in the message that it is in, a dialogue goes on
 //
-// Method:  contents are never parsed for control tokens, and what a reply was is taken from what
-//          Conversations remember, so that prompts of later turns begin with the tokens of earlier
-//          ones. Text behind tokens has the ids of the whole text (LlamaEngine::Join).
+// Method:  a chat is rendered whole, and then follows the tokens of the stored turn that says most
+//          of it (LlamaEngine::Follow). So the prompt of a later turn begins with the tokens of the
+//          earlier ones, as far as the template shows the same. Contents are never parsed for
+//          control tokens.
+//          Turns are found by the messages that they answered (turn_id.h). The last turns are
+//          looked at first, kMaxFollowed at most.
 // Limits:  a prompt with more new tokens than limits.max_tokens may lack some: the caller refuses
 //          it.
 // Names:   a context's name stands for the tokens that it names when the request comes. Turns about
 //          a context are remembered by its tokens: where these have changed, the prompt begins with
 //          the new ones, and the words of the earlier turns come behind them.
+// Cost:    a turn of 40,000 tokens that the prompt follows: docs/serving.md.
 // Threads: thread-safe.
 #ifndef ATTNDB_SERVER_BATCH_PROMPTS_H_
 #define ATTNDB_SERVER_BATCH_PROMPTS_H_
 
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,16 +31,28 @@
 #include "attndb/result.h"
 #include "engines/llama/prompt_layout.h"
 #include "server/batch/conversations.h"
+#include "server/batch/parting.h"
 
 namespace attndb::server {
+
+// The most stored turns that one prompt is compared with.
+inline constexpr size_t kMaxFollowed = 16;
 
 struct Prompt {
   std::vector<TokenId> tokens;
   TextLayout text;  // Whose words they are.
-  // Tokens of the system message in front, the context's or the template's own; 0: there is none.
+  // Tokens of the system message and of the tools in front: the chat's, the context's or the
+  // template's own. 0: there are none.
   uint64_t num_system = 0;
   uint64_t num_last = 0;  // Tokens of the last message, and of the markup around it.
   std::string digest;     // What Conversations know it by; empty: it is bare text.
+  llama::ReplyForm form;  // How replies to it are read.
+  // Where it leaves its predecessor: the stored turn that it follows. If there is none, or all of
+  // it is kept, a conversation in memory may be the predecessor that shares as much with the prompt
+  // and has fewer messages: the client changed a message in the middle. nullopt: there is no
+  // predecessor, or the prompt has all words of it. What a reply says behind the words that the
+  // client has, such as a stop string, is none of these words.
+  std::optional<Parted> parted;
 };
 
 class Prompts {
@@ -53,16 +71,17 @@ class Prompts {
   // Errors: kNotFound; kInvalidArgument (an id that is not in the vocabulary).
   Result<Prompt> OfTokens(const std::string& tenant, const std::string& context,
                           const std::vector<TokenId>& tokens) const;
-  // Errors: kNotFound (context); kInvalidArgument (messages that it can't be asked).
+  // Errors: kNotFound (context); kInvalidArgument (messages that it can't be asked, or tools); as
+  //         LlamaEngine::Render.
   Result<Prompt> OfChat(const std::string& tenant, const std::string& context,
                         std::span<const llama::ChatMessage> messages,
-                        const Limits& limits = {}) const;
+                        const llama::ChatOptions& options = {}, const Limits& limits = {}) const;
   // A conversation whose last message is a reply, up to the reply's end: num_last tokens are the
   // reply's, those that it was given as, or, if nobody was given it, those of its words.
   // Errors: kInvalidArgument (it answers no message); as OfChat.
   Result<Prompt> OfReply(const std::string& tenant, const std::string& context,
                          std::span<const llama::ChatMessage> messages,
-                         const Limits& limits = {}) const;
+                         const llama::ChatOptions& options = {}, const Limits& limits = {}) const;
 
  private:
   using Messages = std::span<const llama::ChatMessage>;
@@ -75,25 +94,64 @@ class Prompts {
     std::vector<llama::ChatMessage> front;  // What stands for it before the messages: 0 or 1.
   };
 
+  // A chat that is not tokenized yet.
+  struct Chat {
+    std::string tenant;
+    Subject subject;
+    Messages messages;
+    std::vector<std::string> digests;  // Element i: that of messages [0, i].
+    llama::PromptParts parts;          // Behind a context. They refer to the messages.
+    llama::RenderedPrompt rendered;    // All of it, the context included.
+    bool has_tools = false;
+  };
+
+  // The tokens of a chat, and the stored turn that they follow, if there is one.
+  struct Followed {
+    llama::FollowedText text;
+    std::optional<KeptText> turn;
+    size_t reply = 0;  // Index of the message that is the turn's reply.
+  };
+
   // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
   Result<llama::StoredContext> Open(const std::string& tenant, const std::string& context) const;
   // Errors: kNotFound.
   Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
-  Result<Prompt> ChatAbout(const std::string& tenant, const Subject& subject, Messages messages,
-                           const Limits& limits) const;
+  // The messages outlive what is returned.
+  Result<Chat> ChatOf(const std::string& tenant, const std::string& context, Messages messages,
+                      const llama::ChatOptions& options) const;
+  Status RenderBehindContext(const llama::ChatOptions& options, Chat* chat) const;
+  // The parts of a prompt that these questions add behind the context. They refer to the messages.
+  Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
+  Result<llama::ReplyForm> FormBehind(const Subject& subject,
+                                      const llama::ChatOptions& options) const;
+
+  Result<Prompt> PromptOf(const Chat& chat, const Limits& limits) const;
+  // Follows the stored turn that says most of the chat. Without one: the context, or nothing.
+  Result<Followed> Follow(const Chat& chat, const Limits& limits) const;
+  // Follows the turns whose ids have the digest of what messages[reply] answers, and keeps the best
+  // in `best`. Counts them in *num_followed.
+  Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
+                     std::optional<Followed>* best) const;
+  // The tokens of the context and of the parts behind it.
+  Result<llama::FollowedText> FollowContext(const Chat& chat, const Limits& limits) const;
+  // Where the chat leaves the turn that it follows. If it keeps all of this turn, or follows none:
+  // where it leaves the conversation in memory that it shares most with.
+  Result<std::optional<Parted>> PartedOf(const Chat& chat, const Followed& followed,
+                                         const TextLayout& text, const Limits& limits) const;
   // Gives the prompt its tokens, and these messages behind what `before` says.
   static void Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
                    Prompt* prompt);
-  // The context's tokens and the messages as questions to it.
-  Status AskContext(const Subject& subject, Messages messages, const Limits& limits,
-                    Prompt* prompt) const;
-  // The parts of a prompt that these questions add behind the context. They refer to the messages.
-  Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
-  Result<uint64_t> SystemTokensOf(const Prompt& prompt, Messages messages,
-                                  const Limits& limits) const;
+  Result<uint64_t> NumLast(const Chat& chat, const llama::JoinedText& joined,
+                           const Limits& limits) const;
+  Result<uint64_t> NumSystem(const Chat& chat, const llama::JoinedText& joined,
+                             const Prompt& prompt) const;
+  // Whether the template has a system message of its own.
+  Result<bool> HasOwnSystem() const;
 
   const llama::LlamaEngine* const engine_;
   Conversations* const conversations_;
+  mutable std::mutex mutex_;
+  mutable std::optional<bool> has_own_system_;  // Under mutex_; nullopt: not known yet.
 };
 
 }  // namespace attndb::server

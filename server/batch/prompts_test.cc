@@ -90,17 +90,17 @@ TEST_F(PromptsTest, LongTextsAreStoppedWhereverTheyStand) {
   const auto stopped = FailsWith(StatusCode::kCancelled, HasSubstr("of the text"));
   for (const char* const context : {"", "raw", "document"}) {
     EXPECT_THAT(prompts_->OfText(kTenant, context, text, limits), stopped) << context;
-    EXPECT_THAT(prompts_->OfChat(kTenant, context, alone, limits), stopped) << context;
-    EXPECT_THAT(prompts_->OfReply(kTenant, context, reply, limits), stopped) << context;
+    EXPECT_THAT(prompts_->OfChat(kTenant, context, alone, {}, limits), stopped) << context;
+    EXPECT_THAT(prompts_->OfReply(kTenant, context, reply, {}, limits), stopped) << context;
     EXPECT_THAT(prompts_->OfChat(kTenant, context, alone), ::attndb::test::IsOk()) << context;
   }
-  EXPECT_THAT(prompts_->OfChat(kTenant, "", system, limits), stopped);
+  EXPECT_THAT(prompts_->OfChat(kTenant, "", system, {}, limits), stopped);
   // Counting ends soon behind the limit.
   std::string words;
   while (words.size() < 20'000) words += "Once upon a time ";
   limits = {.max_tokens = 100, .piece_bytes = 1000};
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt,
-                              prompts_->OfChat(kTenant, "", {{{"user", words}}}, limits));
+                              prompts_->OfChat(kTenant, "", Messages{{"user", words}}, {}, limits));
   EXPECT_GT(prompt.num_last, limits.max_tokens);
   EXPECT_LT(prompt.tokens.size(), 1000u);
 }
@@ -404,6 +404,110 @@ TEST_F(PromptsTest, AContextThatCantBeAskedSaysWhy) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("messages[0] is of the system")));
   EXPECT_THAT(prompts_->OfChat("other", "document", Messages{{"user", "Why?"}}),
               FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+}
+
+// No message can be in front of it, and no tool.
+TEST_F(PromptsTest, ToolsCantBeShownBehindAContext) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Text."));
+  Store("document", document);
+  const Messages messages = {{"user", "Why?"}};
+  const llama::ChatOptions options = {.tools =
+                                          R"([{"type": "function", "function": {"name": "f"}}])"};
+  EXPECT_THAT(
+      prompts_->OfChat(kTenant, "document", messages, options),
+      FailsWith(StatusCode::kInvalidArgument,
+                HasSubstr("context 'document' has its own beginning: tools can't be shown")));
+  ATTNDB_EXPECT_OK(prompts_->OfChat(kTenant, "", messages, options));
+}
+
+TEST_F(PromptsTest, TheLastReplyBehindAContextMayGoOn) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document, engine_->DocumentPrefix("", "Text."));
+  Store("document", document);
+  const Messages messages = {{"user", "Why?"}, {"assistant", "Because"}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfChat(kTenant, "document", messages,
+                                                                    {.continues_last = true}));
+  EXPECT_EQ(Text(prompt.tokens),
+            Text(document) + "\n\nWhy?<|im_end|>\n<|im_start|>assistant\nBecause");
+}
+
+// A document's end is a token with the question's beginning.
+TEST_F(PromptsTest, AFollowUpGoesOnThoughTheQuestionChangedTheDocumentsEnd) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens document,
+                              engine_->DocumentPrefix("", "The cat is grey.\n"));
+  Store("document", document);
+  Messages messages = {{"user", "Which colour?"}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt first, prompts_->OfChat(kTenant, "document", messages));
+  ASSERT_LT(CommonLength(first.tokens, document), document.size());
+  Tokens turn = first.tokens;
+  for (const char* const letter : {"G", "r", "e", "y"}) {
+    turn.push_back((*engine_->Tokenize(letter, false, false))[0]);
+  }
+  conversations_->Keep(kTenant, NewTurnId(first.digest), SessionOf(turn), turn);
+  messages.push_back({"assistant", "Grey"});
+  messages.push_back({"user", "Sure?"});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt second, prompts_->OfChat(kTenant, "document", messages));
+  EXPECT_EQ(CommonLength(second.tokens, turn), turn.size());
+  EXPECT_FALSE(second.parted);
+}
+
+TEST_F(PromptsTest, APromptSaysWhereItPartsFromItsPredecessor) {
+  const Messages asked = {{"system", "Be brief."}, {"user", "Hello"}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt first, prompts_->OfChat(kTenant, "", asked));
+  EXPECT_FALSE(first.parted) << "it has none";
+  Tokens turn = first.tokens;
+  const Tokens reply = *engine_->Tokenize("caf\xC3\xA9 au lait, please", false, false);
+  turn.insert(turn.end(), reply.begin(), reply.end());
+  conversations_->Keep(kTenant, NewTurnId(first.digest), SessionOf(turn), turn);
+  const auto place = [&](const std::string& words) {
+    Messages next = asked;
+    next.push_back({"assistant", words});
+    next.push_back({"user", "And?"});
+    const Result<Prompt> prompt = prompts_->OfChat(kTenant, "", next);
+    EXPECT_THAT(prompt, ::attndb::test::IsOk());
+    return prompt.ok() && prompt->parted ? PlaceText(*prompt->parted) : "nowhere";
+  };
+  EXPECT_EQ(place("caf\xC3\xA9 au lait, please"), "nowhere");
+  EXPECT_EQ(place("caf\xC3\xA9 au lait, please, and a cake"), "nowhere");
+  EXPECT_EQ(place("caf\xC3\xA9 au lait"), "nowhere") << "it has all words of the message";
+  EXPECT_EQ(place("caf\xC3\xA9 ohne"), "2:5");
+  EXPECT_EQ(place("Tea"), "2:0");
+}
+
+// A date in the system message changes all digests: no turn answered these messages.
+TEST_F(PromptsTest, AChangedMessageIsFoundByTheConversationInMemory) {
+  const auto messages = [](const std::string& date, const std::string& first) {
+    std::string rules;
+    while (rules.size() < 400) rules += "Be brief. ";
+    return Messages{{"system", rules + date}, {"user", first},     {"assistant", "Hi"},
+                    {"user", "And?"},         {"assistant", "So"}, {"user", "Well?"}};
+  };
+  const auto place = [&](std::span<const llama::ChatMessage> chat) {
+    const Result<Prompt> prompt = prompts_->OfChat(kTenant, "", chat);
+    EXPECT_THAT(prompt, ::attndb::test::IsOk());
+    return prompt.ok() && prompt->parted ? PlaceText(*prompt->parted) : "nowhere";
+  };
+  const auto keep = [&](std::span<const llama::ChatMessage> asked, const char* reply) {
+    const Prompt prompt = *prompts_->OfChat(kTenant, "", asked);
+    Tokens turn = prompt.tokens;
+    for (const TokenId token : *engine_->Tokenize(reply, false, false)) turn.push_back(token);
+    TextLayout text = prompt.text;
+    llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
+    conversations_->Keep(kTenant, NewTurnId(prompt.digest), SessionOf(turn), turn, std::nullopt,
+                         text);
+  };
+  const Messages monday = messages("Monday", "Hello");
+  keep(std::span(monday).first(2), "Hi");
+  EXPECT_EQ(place(std::span(monday).first(4)), "nowhere");
+  const Messages tuesday = messages("Tuesday", "Hello");
+  EXPECT_EQ(place(std::span(tuesday).first(4)), "0:400");
+  EXPECT_EQ(place(std::span(tuesday).first(2)), "nowhere") << "it is a new conversation";
+  // Another message in the middle: the turn before it is kept whole.
+  keep(std::span(monday).first(4), "So");
+  EXPECT_EQ(place(monday), "nowhere");
+  Messages edited = monday;
+  edited[3].content = "Any?";
+  EXPECT_EQ(place(edited), "3:2");
+  EXPECT_EQ(place(std::span(edited).first(4)), "nowhere") << "it is another question";
 }
 
 TEST_F(PromptsTest, ManyMessagesAreNoTrouble) {

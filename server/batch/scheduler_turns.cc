@@ -79,7 +79,8 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
           .num_prompt_tokens = request.prompt.size(),
           .num_cached_tokens = turn.num_reused_,
           .num_run_tokens = turn.rest_.size(),
-          .num_dropped_tokens = turn.session_.num_dropped()};
+          .num_dropped_tokens = turn.session_.num_dropped(),
+          .parted = request.parted};
 }
 
 // The prompt is read: the reply begins. False: it can't, and the turn is gone.

@@ -37,6 +37,8 @@ struct TurnStart {
   uint64_t num_cached_tokens = 0;
   uint64_t num_run_tokens = 0;      // Those of the prompt that were run.
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
+  // Where the prompt parts from the stored turn that it follows (parting.h). Empty: nowhere.
+  std::string parted;
 };
 
 struct TurnEnd {
@@ -76,6 +78,7 @@ struct TurnRequest {
   std::string tenant;
   std::vector<TokenId> prompt;  // All of it, what is stored included.
   TextLayout text;              // Whose words these are; unknown: they say themselves.
+  std::string parted;           // TurnStart::parted.
   // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.

@@ -32,6 +32,7 @@ std::string JsonLine(const LoggedRequest& request) {
     json["cached_tokens"] = request.num_cached_tokens;
     json["reply_tokens"] = request.num_reply_tokens;
     json["first_token_ms"] = Milliseconds(request.first_token_seconds);
+    if (!request.parted.empty()) json["parted"] = request.parted;
   }
   return ToText(json) + "\n";
 }
@@ -47,6 +48,7 @@ std::string TextLine(const LoggedRequest& request) {
             std::to_string(request.num_cached_tokens) + " cached), " +
             std::to_string(request.num_reply_tokens) + " in the reply, the first after " +
             MillisecondsText(request.first_token_seconds);
+    if (!request.parted.empty()) line.append(", parted at ").append(request.parted);
   }
   line.append(", ").append(request.tenant).append(", ").append(request.request_id);
   return line + "\n";

@@ -34,6 +34,7 @@ struct LoggedRequest {
   uint64_t num_cached_tokens = 0;
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
+  std::string_view parted = {};  // TurnStart::parted; empty of others.
 };
 
 // Returns a path as a URL has it, in visible ASCII without quotes, so that no client breaks a line

@@ -2,6 +2,7 @@
 // Method: made-up requests; lines compared; a file that several threads write to.
 #include "server/metrics/request_log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -61,6 +62,16 @@ TEST(RequestLogTest, TextIsForPeople) {
   EXPECT_EQ(LogLine(LogFormat::kText, Chat()),
             "2026-11-27T07:36:56.123Z POST /v1/chat/completions 200 812 ms, 40 tokens (30 cached), "
             "8 in the reply, the first after 250 ms, default, 5f0c\n");
+}
+
+TEST(RequestLogTest, TheLogSaysWhereAPromptParted) {
+  LoggedRequest chat = Chat();
+  chat.parted = "2:118";
+  EXPECT_THAT(LogLine(LogFormat::kJson, chat),
+              ::testing::EndsWith(R"("first_token_ms":250.0,"parted":"2:118"})"
+                                  "\n"));
+  EXPECT_THAT(LogLine(LogFormat::kText, chat),
+              ::testing::HasSubstr("the first after 250 ms, parted at 2:118, default"));
 }
 
 TEST(RequestLogTest, ARequestWithoutARouteIsNamedByItsPath) {

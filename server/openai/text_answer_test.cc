@@ -272,6 +272,20 @@ TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
   EXPECT_EQ(usage["run_tokens"], 3) << "4 of 10 were reused, 3 had left";
 }
 
+TEST_F(TextAnswerTest, AHeaderSaysWhereThePromptParted) {
+  TextAnswer plain = Answer({});
+  plain.OnStart(Start());
+  plain.OnEnd({});
+  EXPECT_THAT(responder_->sent->headers, Not(Contains(::testing::Key(kPartedHeader))));
+  responder_->sent.reset();
+  TurnStart start = Start();
+  start.parted = "2:118";
+  TextAnswer parted = Answer({.stream = true});
+  parted.OnStart(start);
+  parted.OnText("Hi");
+  EXPECT_THAT(responder_->begun->headers, Contains(Pair(kPartedHeader, "2:118")));
+}
+
 TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {
   TextAnswer answer = Answer({.stream = true, .include_usage = true});
   TurnStart start = Start();

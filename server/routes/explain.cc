@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@ struct Subject {
   std::vector<TokenId> tokens;
   std::vector<TokenId> next;  // One, or none if it was not chosen yet.
   uint64_t num_reply = 0;     // Tokens of the reply.
+  std::optional<Parted> parted;
 };
 
 Status TooLong(const Call& call, uint64_t num_tokens, uint64_t most) {
@@ -43,9 +45,11 @@ Result<Subject> SubjectOf(const Service& service, const Call& call, const Explai
   const bool is_given = messages.back().role == kAssistantRole;
   const Prompts& prompts = *service.prompts;
   ATTNDB_ASSIGN_OR_RETURN(
-      Prompt prompt, is_given ? prompts.OfReply(tenant, request.text.context, messages, limits)
-                              : prompts.OfChat(tenant, request.text.context, messages, limits));
+      Prompt prompt,
+      is_given ? prompts.OfReply(tenant, request.text.context, messages, request.text.chat, limits)
+               : prompts.OfChat(tenant, request.text.context, messages, request.text.chat, limits));
   Subject subject;
+  subject.parted = std::move(prompt.parted);
   subject.tokens = std::move(prompt.tokens);
   subject.num_reply = is_given ? prompt.num_last : 0;
   // A longer reply may have been counted in part.
@@ -81,6 +85,15 @@ Json JsonOf(const HeadWeights& head) {
           {"weights", std::move(weights)},
           {"num_critical", searched ? Json(*head.num_critical) : Json()},
           {"critical", searched ? Json(head.critical) : Json()}};
+}
+
+// The texts of both are the tenant's own.
+Json JsonOf(const std::optional<Parted>& parted) {
+  if (!parted) return Json();
+  return {{"message", parted->message},
+          {"character", parted->character},
+          {"asked", parted->asked},
+          {"stored", parted->stored}};
 }
 
 Json ExplainJson(const Session& session) { return ReadOwnJson(session.Explain().ToJson()); }
@@ -147,6 +160,7 @@ class Explained final : public TurnListener {
                  {"reply_tokens", subject.num_reply},
                  {"next", subject.next.empty() ? Json() : Json(TextOf(engine, subject.next[0]))},
                  {"tokens", std::move(texts)},
+                 {"parted", JsonOf(subject.parted)},
                  {"explain", ExplainJson(*session)}};  // Before a search adds to it.
     Json layers = Json::array();
     for (LayerId layer = 0; layer < rows.size(); ++layer) {

@@ -47,7 +47,8 @@ class CountedAnswer final : public TurnListener {
             {.num_prompt_tokens = start_.num_prompt_tokens,
              .num_cached_tokens = start_.num_cached_tokens,
              .num_reply_tokens = end.num_tokens,
-             .first_token_seconds = end.first_token_seconds});
+             .first_token_seconds = end.first_token_seconds,
+             .parted = start_.parted});
     call_.place.Free();  // Before the client knows, who may ask again at once.
     writer_->OnEnd(end, /*num_calls=*/0);
   }
@@ -56,7 +57,8 @@ class CountedAnswer final : public TurnListener {
             {.status = HttpStatusOf(status),
              .num_prompt_tokens = start_.num_prompt_tokens,
              .num_cached_tokens = start_.num_cached_tokens,
-             .num_reply_tokens = num_reply_tokens_});
+             .num_reply_tokens = num_reply_tokens_,
+             .parted = start_.parted});
     call_.place.Free();
     writer_->OnError(status);
   }
@@ -94,6 +96,7 @@ class TextCall {
     turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
     turn.ends_with_window = asked_.fills_window || !asked_.truncate;
     turn.id = NewTurnId(prompt.digest);
+    if (prompt.parted) turn.parted = PlaceText(*prompt.parted);
     turn.cut_id = turn.id;  // A name is of whole turns.
     if (asked_.min_ttl_seconds > 0) turn.store = Life();
     if (!asked_.store_as.empty()) {
