@@ -2,51 +2,21 @@
 
 #include <llama.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <utility>
 
+#include "engines/llama/chat_json.h"
 #include "engines/llama/gguf_file.h"
+#include "engines/llama/message_places.h"
+#include "engines/llama/rendered_prompt.h"
 
 namespace attndb::llama {
 namespace {
 
 // Between a document and the question about it, inside one message.
 constexpr std::string_view kQuestionGap = "\n\n";
-
-// Stands for the content of message `idx`: no template has it, and none changes it.
-constexpr std::string_view kPlaceholder = "attndb7c1econtent";
-std::string Placeholder(size_t idx) {
-  return std::string(kPlaceholder) + std::to_string(idx) + "end";
-}
-
-void AppendJsonString(std::string_view text, std::string* json) {
-  *json += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') *json += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
-      *json += escape;
-    } else {
-      *json += c;
-    }
-  }
-  *json += '"';
-}
-
-std::string MessagesJson(std::span<const ChatMessage> messages) {
-  std::string json = "[";
-  for (const ChatMessage& message : messages) {
-    json += json.size() == 1 ? R"({"role":)" : R"(,{"role":)";
-    AppendJsonString(message.role, &json);
-    json += R"(,"content":)";
-    AppendJsonString(message.content, &json);
-    json += '}';
-  }
-  return json + ']';
-}
 
 Status NotOnce(std::string_view role) {
   return Status::Unsupported("the model's chat template does not show the '" + std::string(role) +
@@ -65,9 +35,9 @@ std::string TemplateOfFile(const std::string& path) {
              : "unknown";
 }
 
-ChatTemplate::ChatTemplate(TemplateText text, AddedTokens added)
+ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added)
     : text_(std::move(text)),
-      added_(added),
+      added_(std::move(added)),
       renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)) {}
 
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
@@ -89,20 +59,19 @@ Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
     text.resize(static_cast<size_t>(length));
     length = apply();
   }
-  if (length < 0) return Render(messages, add_assistant);
+  if (length < 0) return ApplyJinja(messages, add_assistant);
   text.resize(static_cast<size_t>(length));
   return text;
 }
 
-Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
-                                         bool add_assistant) const {
-  ChatInput input = {.messages = MessagesJson(messages), .options = {}};
+Result<std::string> ChatTemplate::ApplyJinja(std::span<const ChatMessage> messages,
+                                             bool add_assistant) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::string json, MessagesJson(messages));
+  ChatInput input = {.messages = std::move(json), .options = {}};
   input.options.now = std::time(nullptr);
   input.add_generation_prompt = add_assistant;
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, renderer_->RenderText(input));
-  if (added_.bos && text.starts_with(text_.bos)) text.erase(0, text_.bos.size());
-  if (added_.eos && text.ends_with(text_.eos)) text.resize(text.size() - text_.eos.size());
-  return text;
+  ATTNDB_ASSIGN_OR_RETURN(const std::string text, renderer_->RenderText(input));
+  return std::string(WithoutAdded(text, added_));
 }
 
 Result<std::vector<std::string>> ChatTemplate::Markup(
@@ -186,6 +155,59 @@ Result<PromptParts> ChatTemplate::ConversationParts(std::span<const ChatMessage>
     parts.push_back({markup[i], messages[i].content});
   parts.push_back({markup.back(), ""});
   return parts;
+}
+
+Result<RenderedPrompt> ChatTemplate::Render(const Tokenizer& tokenizer,
+                                            std::span<const ChatMessage> messages,
+                                            const ChatOptions& options) const {
+  if (messages.empty()) return Status::InvalidArgument("conversation of 0 messages");
+  if (options.continues_last && messages.back().role != "assistant") {
+    return Status::InvalidArgument(
+        "the last message is not the assistant's: no reply goes on with "
+        "it");
+  }
+  if (text_.source.empty() || !renderer_->has_program()) {
+    return RenderByParts(tokenizer, messages, options);
+  }
+  return RenderChat(tokenizer, added_, messages, options, renderer_.get());
+}
+
+Result<RenderedPrompt> ChatTemplate::RenderByParts(const Tokenizer& tokenizer,
+                                                   std::span<const ChatMessage> messages,
+                                                   const ChatOptions& options) const {
+  const bool has_more = std::ranges::any_of(
+      messages, [](const ChatMessage& message) { return !message.more.empty(); });
+  if (!options.tools.empty() || has_more) {
+    return Status::Unsupported(text_.source.empty()
+                                   ? "the model has no chat template, which tools need"
+                                   : "tools need the program attndb-chat, which is not there");
+  }
+  const size_t num_whole = messages.size() - (options.continues_last ? 1 : 0);
+  PromptParts parts;
+  if (num_whole > 0) {
+    ATTNDB_ASSIGN_OR_RETURN(parts, ConversationParts(messages.first(num_whole), 0));
+  }
+  if (options.continues_last) {
+    // Behind the assistant's header, which has no content of its own.
+    if (!parts.empty()) parts.back().content = messages.back().content;
+    if (parts.empty()) parts.push_back({"", messages.back().content});
+    if (text_.source.empty() && num_whole > 0) parts.back().markup = "\n";
+  }
+  ATTNDB_ASSIGN_OR_RETURN(RenderedPrompt prompt, RenderedParts(tokenizer, parts));
+  prompt.messages.resize(messages.size());  // The last part may be the assistant's header.
+  if (!options.json_schema.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(prompt.form.grammar, GrammarOfSchema(options.json_schema));
+  }
+  return prompt;
+}
+
+Result<ReadReply> ChatTemplate::ReadReplyText(const ReplyForm& form, std::string_view text,
+                                              bool is_partial) const {
+  return renderer_->Read(form, text, is_partial);
+}
+
+Result<std::string> ChatTemplate::GrammarOfSchema(std::string_view json_schema) const {
+  return renderer_->GrammarOfSchema(json_schema);
 }
 
 }  // namespace attndb::llama

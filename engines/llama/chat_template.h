@@ -21,7 +21,9 @@
 #include "attndb/result.h"
 #include "engines/llama/chat/chat_input.h"
 #include "engines/llama/chat/chat_renderer.h"
+#include "engines/llama/chat_render.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
 
@@ -29,16 +31,10 @@ namespace attndb::llama {
 // the file can't be read.
 std::string TemplateOfFile(const std::string& path);
 
-// Which tokens the tokenizer adds around a text. What a template writes of these is left out.
-struct AddedTokens {
-  bool bos = false;
-  bool eos = false;
-};
-
 class ChatTemplate {
  public:
   // `text`: the template of the GGUF; an empty source: none.
-  explicit ChatTemplate(TemplateText text, AddedTokens added = {});
+  explicit ChatTemplate(TemplateText text, AddedTexts added = {});
 
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
@@ -50,15 +46,27 @@ class ChatTemplate {
   // The end of the user's message, and the assistant's header.
   Result<PromptParts> ReplyParts() const;
 
+  // LlamaEngine's calls of these names.
+  Result<RenderedPrompt> Render(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+                                const ChatOptions& options) const;
+  Result<ReadReply> ReadReplyText(const ReplyForm& form, std::string_view text,
+                                  bool is_partial) const;
+  Result<std::string> GrammarOfSchema(std::string_view json_schema) const;
+
  private:
   // The texts around the contents of `messages`, one more than there are messages.
   Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
 
   // By Jinja.
-  Result<std::string> Render(std::span<const ChatMessage> messages, bool add_assistant) const;
+  Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, bool add_assistant) const;
+
+  // Without Jinja: from the texts around the contents.
+  Result<RenderedPrompt> RenderByParts(const Tokenizer& tokenizer,
+                                       std::span<const ChatMessage> messages,
+                                       const ChatOptions& options) const;
 
   const TemplateText text_;
-  const AddedTokens added_;
+  const AddedTexts added_;
   const std::unique_ptr<ChatRenderer> renderer_;
 };
 

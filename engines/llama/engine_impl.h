@@ -68,6 +68,7 @@ class LlamaEngine::Impl {
   Status LoadModel();
   Status LoadAdapters();
   void ReadInfo();
+  void ReadTemplate();
   // REQUIRES: info.architecture is read.
   void ReadContextLengths();
   void ReadPooling();

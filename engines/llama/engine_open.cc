@@ -61,11 +61,11 @@ void SetRopeScaling(const RopeScaling& scaling, llama_context_params* params) {
   params->rope_freq_scale = 1.0f / scaling.factor;
 }
 
+std::string TextOrEmpty(const char* text) { return text == nullptr ? "" : text; }
+
 // A control token's own text, as a template writes it; empty for no token.
 std::string TokenText(const llama_vocab* vocab, llama_token token) {
-  if (token == LLAMA_TOKEN_NULL) return "";
-  const char* text = llama_vocab_get_text(vocab, token);
-  return text == nullptr ? "" : text;
+  return token == LLAMA_TOKEN_NULL ? "" : TextOrEmpty(llama_vocab_get_text(vocab, token));
 }
 
 std::string MetaValue(const llama_model* model, const char* key) {
@@ -150,14 +150,9 @@ void LlamaEngine::Impl::ReadInfo() {
   const llama_model* model = model_.get();
   char description[128] = "";
   llama_model_desc(model, description, sizeof(description));
-  const char* chat_template = llama_model_chat_template(model, nullptr);
   const llama_vocab* vocab = llama_model_get_vocab(model);
   tokenizer.emplace(vocab);
-  chat.emplace(
-      TemplateText{.source = chat_template == nullptr ? "" : chat_template,
-                   .bos = TokenText(vocab, llama_vocab_bos(vocab)),
-                   .eos = TokenText(vocab, llama_vocab_eos(vocab))},
-      AddedTokens{.bos = llama_vocab_get_add_bos(vocab), .eos = llama_vocab_get_add_eos(vocab)});
+  ReadTemplate();
   info.name = MetaValue(model, "general.name");
   info.architecture = MetaValue(model, "general.architecture");
   info.description = description;
@@ -165,9 +160,23 @@ void LlamaEngine::Impl::ReadInfo() {
   info.vocab_size = tokenizer->vocab_size();
   ReadContextLengths();
   ReadPooling();
-  info.has_chat_template = chat_template != nullptr;
   info.knows_chat_template = info.has_chat_template && chat->DocumentParts("", "x").ok();
   info.has_tokenizer = tokenizer->present();
+}
+
+void LlamaEngine::Impl::ReadTemplate() {
+  const llama_vocab* vocab = llama_model_get_vocab(model_.get());
+  TemplateText text = {.source = options.chat_template,
+                       .bos = TokenText(vocab, llama_vocab_bos(vocab)),
+                       .eos = TokenText(vocab, llama_vocab_eos(vocab))};
+  if (text.source.empty()) {
+    text.source = TextOrEmpty(llama_model_chat_template(model_.get(), nullptr));
+    text.tool_source = TextOrEmpty(llama_model_chat_template(model_.get(), "tool_use"));
+  }
+  info.has_chat_template = !text.source.empty();
+  AddedTexts added = {.front = llama_vocab_get_add_bos(vocab) ? text.bos : "",
+                      .back = llama_vocab_get_add_eos(vocab) ? text.eos : ""};
+  chat.emplace(std::move(text), std::move(added));
 }
 
 void LlamaEngine::Impl::ReadContextLengths() {

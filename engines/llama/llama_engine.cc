@@ -52,11 +52,8 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
 }
 
 Result<RenderedPrompt> LlamaEngine::Render(std::span<const ChatMessage> messages,
-                                           const ChatOptions& /*options*/) const {
-  ATTNDB_ASSIGN_OR_RETURN(const PromptParts parts, ConversationParts(messages));
-  ATTNDB_ASSIGN_OR_RETURN(RenderedPrompt prompt, RenderParts(parts));
-  prompt.messages.resize(messages.size());  // The last part is the assistant's header.
-  return prompt;
+                                           const ChatOptions& options) const {
+  return impl_->chat->Render(*impl_->tokenizer, messages, options);
 }
 
 Result<RenderedPrompt> LlamaEngine::RenderTokens(std::span<const TokenId> tokens) const {
@@ -69,13 +66,12 @@ Result<RenderedPrompt> LlamaEngine::RenderParts(std::span<const PromptPart> part
 }
 
 Result<ReadReply> LlamaEngine::ReadReplyText(const ReplyForm& form, std::string_view text,
-                                             bool /*is_partial*/) const {
-  if (form.parser.empty()) return ReadReply{.content = std::string(text)};
-  return Status::Unsupported("replies of this form can't be read");
+                                             bool is_partial) const {
+  return impl_->chat->ReadReplyText(form, text, is_partial);
 }
 
-Result<std::string> LlamaEngine::GrammarOfSchema(std::string_view /*json_schema*/) const {
-  return Status::Unsupported("a schema has no grammar here");
+Result<std::string> LlamaEngine::GrammarOfSchema(std::string_view json_schema) const {
+  return impl_->chat->GrammarOfSchema(json_schema);
 }
 
 Result<JoinedText> LlamaEngine::Join(std::span<const TokenId> before,

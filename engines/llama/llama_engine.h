@@ -94,6 +94,8 @@ struct EngineOptions {
   bool awaits_derived = true;
   std::vector<AdapterFile> adapters;
   RopeScaling rope_scaling;
+  // A chat template in Jinja, which replaces that of the model file. Empty: the file's own.
+  std::string chat_template;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
   // Called while Open reads and hashes the model's files, which takes minutes for the largest, and

@@ -41,8 +41,9 @@ add_dependencies(attndb_llama_testing attndb_llama_test_data)
 attndb_add_test(llama_test
   SOURCES abort_guard_test.cc attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
           embedder_test.cc engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
-          engine_generate_test.cc fingerprint_test.cc model_file_test.cc model_places_test.cc model_probe_test.cc
-          prompt_items_test.cc prompt_layout_test.cc sampler_test.cc shown_tokens_test.cc
+          engine_generate_test.cc fingerprint_test.cc message_places_test.cc
+          model_file_test.cc model_places_test.cc model_probe_test.cc
+          prompt_items_test.cc prompt_layout_test.cc sampler_test.cc shown_tokens_test.cc special_tokens_test.cc
           suppressed_tokens_test.cc text_cuts_test.cc text_follow_property_test.cc text_follow_test.cc
           text_join_test.cc text_stream_test.cc thread_choice_test.cc thread_shares_test.cc
           token_chances_test.cc vocab_test_util.cc weight_files_test.cc window_test.cc
@@ -71,8 +72,9 @@ if(TARGET attndb_chat_program)
   attndb_add_test(llama_chat_test
     SOURCES chat/chat_clock.cc chat/chat_frames_test.cc chat/chat_plan_test.cc
             chat/chat_renderer_test.cc chat/chat_reply_test.cc chat/chat_wire_test.cc
-            chat/jinja_template.cc chat/jinja_template_test.cc
-    LIBS attndb_llama_static llama ${LLAMA_COMMON_LIBRARY} nlohmann_json::nlohmann_json
+            chat/jinja_template.cc chat/jinja_template_test.cc chat_render_test.cc
+            vocab_test_util.cc
+    LIBS attndb_llama_testing attndb_llama_static llama ${LLAMA_COMMON_LIBRARY} nlohmann_json::nlohmann_json
     LABELS engine)
   target_include_directories(llama_chat_test SYSTEM PRIVATE ${LLAMA_COMMON_INCLUDE_DIR})
   target_link_options(llama_chat_test PRIVATE -Wl,--wrap=time)

@@ -202,6 +202,20 @@ bool Tokenizer::StripsRight(TokenId token) const {
   return (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_RSTRIP) != 0;
 }
 
+const SpecialTokens& Tokenizer::special() const {
+  std::call_once(special_made_, [this] {
+    std::vector<SpecialToken> tokens;
+    for (TokenId id = 0; id < static_cast<TokenId>(vocab_size_); ++id) {
+      constexpr int kSpecial =
+          LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_USER_DEFINED | LLAMA_TOKEN_ATTR_UNKNOWN;
+      if ((llama_vocab_get_attr(vocab_, id) & kSpecial) == 0) continue;
+      tokens.push_back({llama_vocab_get_text(vocab_, id), id, IsControl(id)});
+    }
+    special_ = std::make_unique<SpecialTokens>(std::move(tokens));
+  });
+  return *special_;
+}
+
 const TextCuts& Tokenizer::cuts() const {
   std::call_once(cuts_made_, [this] { cuts_ = std::make_unique<const TextCuts>(vocab_); });
   return *cuts_;

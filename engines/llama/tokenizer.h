@@ -19,6 +19,7 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "engines/llama/special_tokens.h"
 #include "engines/llama/text_cuts.h"
 
 namespace attndb::llama {
@@ -61,6 +62,8 @@ class Tokenizer {
   bool adds_space() const { return adds_space_; }
   // Made by the first call, which reads the vocabulary. REQUIRES: present().
   const TextCuts& cuts() const;
+  // Likewise.
+  const SpecialTokens& special() const;
 
   // Errors: kInvalidArgument naming the first id that is not in the vocabulary.
   Status CheckIds(std::span<const TokenId> tokens) const;
@@ -82,6 +85,8 @@ class Tokenizer {
   uint32_t vocab_size_;
   mutable std::once_flag cuts_made_;
   mutable std::unique_ptr<const TextCuts> cuts_;
+  mutable std::once_flag special_made_;
+  mutable std::unique_ptr<const SpecialTokens> special_;
 };
 
 }  // namespace attndb::llama
