@@ -18,9 +18,9 @@ namespace {
 // Between a document and the question about it, inside one message.
 constexpr std::string_view kQuestionGap = "\n\n";
 
-Status NotOnce(std::string_view role) {
-  return Status::Unsupported("the model's chat template does not show the '" + std::string(role) +
-                             "' message exactly once");
+Status NotOnce() {
+  return Status::Unsupported(
+      "the model's chat template does not show each message exactly once, as it is");
 }
 
 }  // namespace
@@ -40,9 +40,16 @@ ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added)
       added_(std::move(added)),
       renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)) {}
 
+Status ChatTemplate::Check() const {
+  if (renderer_->has_program()) return renderer_->Check();
+  const ChatMessage message = {"user", "x"};
+  return Apply(std::span(&message, 1), true).status();
+}
+
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
                                         bool add_assistant) const {
   if (text_.source.empty()) return Status::Unsupported("the model file has no chat template");
+  if (renderer_->has_program()) return ApplyJinja(messages, add_assistant);
   std::vector<llama_chat_message> chat;
   size_t bytes = text_.source.size();
   for (const ChatMessage& message : messages) {
@@ -59,7 +66,7 @@ Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
     text.resize(static_cast<size_t>(length));
     length = apply();
   }
-  if (length < 0) return ApplyJinja(messages, add_assistant);
+  if (length < 0) return renderer_->Check();  // Says what is missing.
   text.resize(static_cast<size_t>(length));
   return text;
 }
@@ -74,12 +81,8 @@ Result<std::string> ChatTemplate::ApplyJinja(std::span<const ChatMessage> messag
   return std::string(WithoutAdded(text, added_));
 }
 
-Result<std::vector<std::string>> ChatTemplate::Markup(
-    std::span<const std::string_view> roles) const {
-  std::vector<ChatMessage> messages;
-  for (size_t i = 0; i < roles.size(); ++i) {
-    messages.push_back({std::string(roles[i]), Placeholder(i)});
-  }
+Result<std::vector<std::string>> ChatTemplate::MarkupOf(
+    std::span<const ChatMessage> messages, std::span<const std::string> placeholders) const {
   Result<std::string> applied = Apply(messages, /*add_assistant=*/true);
   const StatusCode code = applied.status().code();
   // Nothing that a user wrote: the template fails each time.
@@ -89,17 +92,52 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, std::move(applied));
   std::vector<std::string> markup;
   size_t begin = 0;
-  for (size_t i = 0; i < roles.size(); ++i) {
-    const std::string placeholder = Placeholder(i);
+  for (const std::string& placeholder : placeholders) {
     const size_t at = text.find(placeholder, begin);
-    if (at == std::string::npos) return NotOnce(roles[i]);
+    if (at == std::string::npos) return NotOnce();
     markup.push_back(text.substr(begin, at - begin));
-    if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce(roles[i]);
+    if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce();
     begin = at + placeholder.size();
   }
   markup.push_back(text.substr(begin));
-  if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce(roles.back());
+  if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce();
   return markup;
+}
+
+Result<std::vector<std::string>> ChatTemplate::Markup(
+    std::span<const std::string_view> roles) const {
+  std::vector<ChatMessage> messages;
+  std::vector<std::string> placeholders;
+  for (const std::string_view role : roles) {
+    placeholders.push_back(Placeholder(placeholders.size()));
+    messages.push_back({std::string(role), placeholders.back()});
+  }
+  return MarkupOf(messages, placeholders);
+}
+
+Result<std::vector<std::string>> ChatTemplate::DocumentMarkup(bool has_system) const {
+  std::vector<std::vector<std::string>> markups;
+  for (const size_t question : {size_t{2}, size_t{30}}) {
+    std::vector<ChatMessage> messages;
+    std::vector<std::string> placeholders;
+    if (has_system) {
+      placeholders.push_back(Placeholder(0));
+      messages.push_back({"system", placeholders.back()});
+    }
+    placeholders.insert(placeholders.end(), {Placeholder(1), Placeholder(question)});
+    messages.push_back({"user", Placeholder(1) + std::string(kQuestionGap) + placeholders.back()});
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<std::string> markup, MarkupOf(messages, placeholders));
+    markup.pop_back();
+    if (markup.back() != kQuestionGap) return NotOnce();
+    markup.pop_back();
+    markups.push_back(std::move(markup));
+  }
+  if (markups[0] != markups[1]) {
+    return Status::Unsupported(
+        "what the model's chat template writes before a document depends on the question behind "
+        "it");
+  }
+  return std::move(markups[0]);
 }
 
 Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system,
@@ -108,13 +146,8 @@ Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system,
     if (system.empty()) return PromptParts{{"", document}};
     return PromptParts{{"", system}, {"\n", document}};
   }
-  if (system.empty()) {
-    const std::string_view roles[] = {"user"};
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
-    return PromptParts{{markup[0], document}};
-  }
-  const std::string_view roles[] = {"system", "user"};
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, DocumentMarkup(!system.empty()));
+  if (system.empty()) return PromptParts{{markup[0], document}};
   return PromptParts{{markup[0], system}, {markup[1], document}};
 }
 

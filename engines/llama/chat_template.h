@@ -1,14 +1,15 @@
 // The model's chat template, cut into the texts around the contents: control tokens are found in
 // the template's own texts and never in a content.
 //
-// The template is rendered with placeholders for the contents: by llama.cpp's own forms of the
-// common templates (llama_chat_apply_template), and where it has none, as Jinja
-// (chat/chat_renderer.h).
+// The template is rendered as Jinja (chat/chat_renderer.h), with placeholders for the contents.
+// Without the program attndb-chat, llama.cpp's own forms of the common templates are used
+// (llama_chat_apply_template).
 //
 // Threads: thread-safe.
 // Without a template, texts are used bare, a line each.
-// Errors:  kUnsupported: a template that changes contents, or one that llama.cpp has no form of
-//          where there is no Jinja; those of ChatRenderer.
+// Errors:  kUnsupported: a template that changes contents, or whose text before a document depends
+//          on the question; one that llama.cpp has no form of where there is no Jinja; those of
+//          ChatRenderer.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 
@@ -36,6 +37,9 @@ class ChatTemplate {
   // `text`: the template of the GGUF; an empty source: none.
   explicit ChatTemplate(TemplateText text, AddedTexts added = {});
 
+  // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
+  Status Check() const;
+
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
   // LlamaEngine's calls of these names. What they give refers to the arguments' texts.
@@ -54,8 +58,14 @@ class ChatTemplate {
   Result<std::string> GrammarOfSchema(std::string_view json_schema) const;
 
  private:
-  // The texts around the contents of `messages`, one more than there are messages.
+  // The texts around the placeholders, one more than there are.
+  Result<std::vector<std::string>> MarkupOf(std::span<const ChatMessage> messages,
+                                            std::span<const std::string> placeholders) const;
+  // The texts around the contents of messages with these roles.
   Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
+  // The texts before a system message and before a document. They are the same for each question
+  // behind the document.
+  Result<std::vector<std::string>> DocumentMarkup(bool has_system) const;
 
   // By Jinja.
   Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, bool add_assistant) const;

@@ -241,6 +241,7 @@ Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   }
   ATTNDB_RETURN_IF_ERROR(LoadModel());
   ReadInfo();
+  if (!options.chat_template.empty()) ATTNDB_RETURN_IF_ERROR(chat->Check());
   const ContextFactory factory = [this](const llama_context_params& params) {
     return MakeContext(params);
   };
