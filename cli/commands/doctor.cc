@@ -211,8 +211,9 @@ void ReportEngine(const EngineReport& engine, Report* report) {
   ReportForward(engine, report);
   if (!engine.models.empty()) {
     report->Add("chat templates",
-                "llama.cpp's form of those that it knows, without a default system message; "
-                "Jinja for others");
+                engine.chat_program.empty()
+                    ? "llama.cpp's forms of those that it knows, without a default system message"
+                    : "the model file's own, in Jinja; --chat-template FILE replaces it");
   }
   Json models = Json::array();
   for (const FoundModel& model : engine.models) {

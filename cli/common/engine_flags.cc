@@ -11,6 +11,7 @@
 #include "cli/common/context_text.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/rope_scaling.h"
+#include "cli/common/text_input.h"
 #include "cli/common/variables.h"
 
 namespace attndb::cli {
@@ -55,6 +56,9 @@ void ModelFlags::AddTo(Flags* flags) {
               "Stretch positions: linear:4, yarn:4 (default: as the context has it, else as the "
               "model file says)"},
              &rope_scaling_);
+  flags->Add(
+      {"--chat-template", "FILE", "A chat template in Jinja, instead of the model file's own"},
+      &chat_template_);
   flags->Add({"--no-mmap", "", "Copy the model's weights: its file may change meanwhile"},
              &copies_weights_);
 }
@@ -69,10 +73,18 @@ Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype,
 
 Result<llama::LlamaEngine> ModelFlags::OpenWith(Environment* env,
                                                 llama::EngineOptions options) const {
-  options.num_threads = num_threads_;
-  options.map_weights = !copies_weights_;
-  ATTNDB_ASSIGN_OR_RETURN(options.rope_scaling, ParseRopeScaling(rope_scaling_));
+  ATTNDB_RETURN_IF_ERROR(Fill(&options));
   return Open(env, model(), options);
+}
+
+Status ModelFlags::Fill(llama::EngineOptions* options) const {
+  options->num_threads = num_threads_;
+  options->map_weights = !copies_weights_;
+  ATTNDB_ASSIGN_OR_RETURN(options->rope_scaling, ParseRopeScaling(rope_scaling_));
+  if (chat_template_.empty()) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(options->chat_template, ReadText(WithHome(chat_template_)));
+  if (!options->chat_template.empty()) return Status::Ok();
+  return Status::InvalidArgument("'" + chat_template_ + "' is empty, expected a chat template");
 }
 
 std::string ModelFlags::ModelOf(Environment* env, const ContextInfo& context) const {
@@ -92,9 +104,7 @@ Result<llama::LlamaEngine> ModelFlags::OpenLike(Environment* env,
   llama::EngineOptions wanted;
   wanted.kv_dtype = context.kv_dtype;
   wanted.unrotated_keys = context.unrotated_keys;
-  wanted.num_threads = num_threads_;
-  wanted.map_weights = !copies_weights_;
-  ATTNDB_ASSIGN_OR_RETURN(wanted.rope_scaling, ParseRopeScaling(rope_scaling_));
+  ATTNDB_RETURN_IF_ERROR(Fill(&wanted));
   return Open(env, ModelOf(env, context), wanted);
 }
 
@@ -126,6 +136,7 @@ Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, const std::string&
   Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model, stoppable);
   if (engine.ok()) return engine;
   const StatusCode code = engine.status().code();
+  if (code == StatusCode::kInvalidArgument && !options.chat_template.empty()) return engine;
   if (code != StatusCode::kNotFound && code != StatusCode::kInvalidArgument) return engine;
   return env->WithAdvice(engine.status(), "'attndb doctor' lists the models that are found");
 }

@@ -25,7 +25,7 @@ class ModelFlags {
   std::string model() const;
 
   // Loads the model. `kv_dtype` and `unrotated_keys` say what its contexts hold. Errors: as
-  // LlamaEngine::Open; kInvalidArgument (--rope-scaling).
+  // LlamaEngine::Open; kInvalidArgument (--rope-scaling, --chat-template).
   Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype,
                                   bool unrotated_keys = false) const;
   // Loads the model with `options`, but for the model's own flags.
@@ -41,9 +41,13 @@ class ModelFlags {
   Result<llama::LlamaEngine> Open(Environment* env, const std::string& model,
                                   const llama::EngineOptions& options) const;
   std::string ModelOf(Environment* env, const ContextInfo& context) const;
+  // Sets what the flags say. Errors: kInvalidArgument (--rope-scaling); as ReadText
+  // (--chat-template).
+  Status Fill(llama::EngineOptions* options) const;
 
   std::string model_;  // Empty: not given.
   std::string rope_scaling_ = "model";
+  std::string chat_template_;  // A file; empty: not given.
   uint32_t num_threads_ = 0;
   bool copies_weights_ = false;
 };
