@@ -1,5 +1,6 @@
 #include "server/json.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -14,7 +15,7 @@ constexpr size_t kMaxShownBytes = 40;
 // Reads JSON without keeping any of it, and ends where it is wrong or beyond the limits.
 class LimitCheck final : public nlohmann::json_sax<Json> {
  public:
-  explicit LimitCheck(const WideField& wide) : wide_(wide) {}
+  LimitCheck(std::span<const WideField> wide, size_t members) : wide_(wide), members_(members) {}
 
   const std::string& trouble() const { return trouble_; }
 
@@ -27,8 +28,12 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return true; }
   bool start_object(size_t) override { return Open(); }
   bool key(string_t& name) override {
-    if (depth_ == 1) is_in_wide_ = !wide_.name.empty() && name == wide_.name;
-    const size_t most = depth_ == 2 && is_in_wide_ ? wide_.members : kMaxJsonMembers;
+    if (depth_ == 1) {
+      const auto field = std::ranges::find(wide_, name, &WideField::name);
+      in_ = field == wide_.end() ? nullptr : &*field;
+    }
+    const bool is_wide = in_ != nullptr && (depth_ == 2 || (depth_ > 2 && in_->is_deep));
+    const size_t most = is_wide ? in_->members : members_;
     if (++num_members_[depth_] <= most) return true;
     return Fail("an object of more than " + std::to_string(most) + " members");
   }
@@ -57,8 +62,9 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  const WideField wide_;
-  bool is_in_wide_ = false;  // Inside the member of the outermost object that has this name.
+  const std::span<const WideField> wide_;
+  const size_t members_;           // The limit of other objects.
+  const WideField* in_ = nullptr;  // The member of the outermost object that is being read.
   size_t depth_ = 0;
   std::array<size_t, kMaxJsonDepth + 1> num_members_{};  // In the object that is open, by depth.
   std::string trouble_;
@@ -66,12 +72,19 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Result<Json> ParseJson(std::string_view text, const WideField& wide) {
-  LimitCheck check(wide);
+Result<Json> ParseJson(std::string_view text, std::span<const WideField> wide) {
+  LimitCheck check(wide, kMaxJsonMembers);
   if (!Json::sax_parse(text, &check)) {
     return Status::InvalidArgument("the body is not JSON that can be taken: " + check.trouble());
   }
   return Json::parse(text);
+}
+
+Status CheckJson(const std::string& field, std::string_view text, size_t members) {
+  LimitCheck check({}, members);
+  if (Json::sax_parse(text, &check)) return Status::Ok();
+  return Status::InvalidArgument("'" + field +
+                                 "' is not JSON that can be taken: " + check.trouble());
 }
 
 Json ReadOwnJson(std::string_view text) { return Json::parse(text); }
@@ -79,6 +92,11 @@ Json ReadOwnJson(std::string_view text) { return Json::parse(text); }
 const Json* FindMember(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool AsksForNothing(const Json& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         ((value.is_array() || value.is_object()) && value.empty());
 }
 
 Status ReadFlag(const Json& object, const char* name, bool* value) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,17 +15,25 @@ namespace attndb::server {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr size_t kMaxJsonDepth = 32;
+inline constexpr size_t kMaxJsonDepth = 128;
 inline constexpr size_t kMaxJsonMembers = 256;  // In one object: they are sought one by one.
 
 // A field of a request that may have more members than other objects.
 struct WideField {
-  std::string_view name;  // A member of the outermost object. Empty: none.
+  std::string_view name;  // A member of the outermost object.
   size_t members = kMaxJsonMembers;
+  bool is_deep = false;  // So may all objects inside it.
 };
 
 // Errors: kInvalidArgument: not JSON, not UTF-8, or beyond the limits above.
-Result<Json> ParseJson(std::string_view text, const WideField& wide = {});
+Result<Json> ParseJson(std::string_view text, std::span<const WideField> wide = {});
+inline Result<Json> ParseJson(std::string_view text, const WideField& wide) {
+  return ParseJson(text, std::span(&wide, 1));
+}
+
+// Checks a text that a request has as JSON: no tree is made of it.
+// Errors: as ParseJson, and `members` is the limit of each object; with the field's name.
+Status CheckJson(const std::string& field, std::string_view text, size_t members);
 
 // Returns the tree of a JSON text of the library's own. A source that calls nlohmann's parser takes
 // 2 s more to compile.
@@ -32,6 +41,9 @@ Json ReadOwnJson(std::string_view text);
 
 // A member's value; null where there is none, or it is null.
 const Json* FindMember(const Json& object, const char* name);
+
+// Whether the value of a field asks for nothing: null, false, 0, or what is empty.
+bool AsksForNothing(const Json& value);
 
 // Reads a member that is true or false into *value, which stays as it is where there is none.
 // Errors: kInvalidArgument.

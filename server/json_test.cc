@@ -31,7 +31,7 @@ TEST(JsonTest, DepthIsLimitedWhateverIsInnermost) {
   for (const char* const innermost : {"", "1", R"("x")"}) {
     ATTNDB_EXPECT_OK(ParseJson(Nested(kMaxJsonDepth, innermost))) << innermost;
     EXPECT_THAT(ParseJson(Nested(kMaxJsonDepth + 1, innermost)),
-                FailsWith(StatusCode::kInvalidArgument, HasSubstr("deeper than 32 levels")))
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("deeper than 128 levels")))
         << innermost;
   }
   std::string objects;
@@ -118,7 +118,7 @@ TEST(JsonTest, OneFieldMayHaveMoreMembers) {
     text.back() = '}';
     return text;
   };
-  const WideField wide = {.name = "wide", .members = 1000};
+  const WideField wide[] = {{.name = "wide", .members = 1000}};
   const auto parse = [&](const std::string& text) { return ParseJson(text, wide).status(); };
   ATTNDB_EXPECT_OK(parse(R"({"a":{},"wide":)" + object(1000) + R"(,"b":{"c":1}})"));
   EXPECT_THAT(parse(R"({"wide":)" + object(1001) + "}"),
@@ -130,6 +130,36 @@ TEST(JsonTest, OneFieldMayHaveMoreMembers) {
         R"({"wide":{"a":)" + many + "}}", R"({"wide":[)" + many + "]}",
         R"({"a":{"wide":)" + many + "}}", R"([{"wide":)" + many + "}]"}) {
     EXPECT_THAT(parse(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("256 members")));
+  }
+}
+
+TEST(JsonTest, AllObjectsInsideAFieldMayHaveMoreMembers) {
+  const auto object = [](size_t num_members) {
+    std::string text = "{";
+    for (size_t i = 0; i < num_members; ++i) text += "\"" + std::to_string(i) + "\":-1,";
+    text.back() = '}';
+    return text;
+  };
+  const WideField wide[] = {{.name = "a", .members = 300},
+                            {.name = "deep", .members = 1000, .is_deep = true}};
+  ATTNDB_EXPECT_OK(
+      ParseJson(R"({"deep":[{"x":{"y":)" + object(1000) + "}}],\"a\":" + object(300) + "}", wide));
+  for (const std::string& text :
+       {R"({"deep":[{"x":)" + object(1001) + "}]}", R"({"deep":1,"b":{"c":)" + object(257) + "}}",
+        R"({"deep":1,"a":)" + object(301) + "}", R"([{"deep":)" + object(257) + "}]"}) {
+    EXPECT_THAT(ParseJson(text, wide),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("members")));
+  }
+}
+
+TEST(JsonTest, ATextOfJsonIsCheckedWithinTheLimits) {
+  ATTNDB_EXPECT_OK(CheckJson("f", R"({"a":[1,"x",null]})", 2));
+  ATTNDB_EXPECT_OK(CheckJson("f", Nested(kMaxJsonDepth, ""), 2));
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("{}x"), std::string(R"({"a":1,"b":2,"c":3})"),
+        Nested(kMaxJsonDepth + 1, ""), std::string(100'000, '[')}) {
+    EXPECT_THAT(CheckJson("f.arguments", text, 2),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("'f.arguments' is not JSON")));
   }
 }
 

@@ -21,6 +21,7 @@
 #include "server/find/head_finder.h"
 #include "server/http/hidden_paths.h"
 #include "server/openai/error.h"
+#include "server/openai/reply_fields.h"
 #include "server/routes/contexts.h"
 #include "server/routes/embeddings.h"
 #include "server/routes/explain.h"
@@ -519,6 +520,17 @@ Result<std::unique_ptr<Server>> Server::Start(llama::LlamaEngine engine, DB db,
   auto server = std::make_unique<HttpServer>(std::move(engine), std::move(db), options);
   ATTNDB_RETURN_IF_ERROR(server->Open());
   return std::unique_ptr<Server>(std::move(server));
+}
+
+Status ReadChatVariables(const std::string& json, ServerOptions* options) {
+  ATTNDB_RETURN_IF_ERROR(CheckJson("chat_template_kwargs", json, kMaxJsonMembers));
+  llama::ChatOptions chat;
+  ATTNDB_RETURN_IF_ERROR(ReadTemplateVariables(ReadOwnJson(json), "chat_template_kwargs", &chat));
+  for (auto& [name, value] : chat.variables) options->chat_variables[name] = std::move(value);
+  if (chat.enable_thinking) {
+    options->chat_variables["enable_thinking"] = *chat.enable_thinking ? "true" : "false";
+  }
+  return Status::Ok();
 }
 
 Status CheckKeys(const ServerOptions& options) { return OpenKeys(options).status(); }

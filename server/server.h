@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,7 +49,10 @@ struct ServerOptions {
   // keys file sets for that tenant is stronger.
   std::optional<uint64_t> quota_bytes;
   std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
-  LogFormat log = LogFormat::kOff;          // What is said of requests, on stderr.
+  // Variables of chat templates: name -> JSON. A request's own are stronger. The first keeps the
+  // reasoning of earlier replies in a prompt, if the template can: then prompts begin alike.
+  std::map<std::string, std::string> chat_variables = {{"preserve_reasoning", "true"}};
+  LogFormat log = LogFormat::kOff;  // What is said of requests, on stderr.
 };
 
 class Server {
@@ -68,6 +72,10 @@ class Server {
 
 // Whether the keys can be read, and the quota limits somebody. Errors: as Server::Start.
 Status CheckKeys(const ServerOptions& options);
+
+// Reads the variables of a chat template from a JSON object, `{"enable_thinking": false}` say, into
+// ServerOptions::chat_variables. Errors: kInvalidArgument.
+Status ReadChatVariables(const std::string& json, ServerOptions* options);
 
 // Whether anybody on the network may ask: the address is no loopback one, and there are no keys.
 bool IsOpenToNetwork(const ServerOptions& options);

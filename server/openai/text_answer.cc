@@ -7,8 +7,9 @@
 namespace attndb::server {
 namespace {
 
-const char* ReasonOf(llama::FinishReason finish) {
-  return finish == llama::FinishReason::kMaxTokens ? "length" : "stop";
+const char* ReasonOf(llama::FinishReason finish, size_t num_calls) {
+  if (finish == llama::FinishReason::kMaxTokens) return "length";
+  return num_calls > 0 ? "tool_calls" : "stop";
 }
 
 std::string EventText(const std::string& json) { return "data: " + json + "\n\n"; }
@@ -32,20 +33,27 @@ Json TextAnswer::Frame(const char* object) const {
           {"system_fingerprint", nullptr}};
 }
 
-Json TextAnswer::Choice(std::string_view text, const Json& finish_reason) const {
-  Json choice = {{"index", 0}};
-  if (!style_.is_chat) {
-    choice["text"] = text;
-  } else if (!style_.stream) {
-    choice["message"] = {{"role", "assistant"}, {"content", text}};
-  } else if (finish_reason.is_null()) {
-    choice["delta"] = {{"content", text}};
-  } else {
-    choice["delta"] = Json::object();
+Json TextAnswer::Choice(Json said, const Json& finish_reason) const {
+  const char* const kind = !style_.is_chat ? "text" : style_.stream ? "delta" : "message";
+  return {{"index", 0},
+          {kind, std::move(said)},
+          {"logprobs", nullptr},
+          {"finish_reason", finish_reason}};
+}
+
+Json TextAnswer::Message() const {
+  Json message = {{"role", "assistant"}};
+  if (!reasoning_.empty()) message["reasoning_content"] = reasoning_;
+  message["content"] = calls_.empty() || !text_.empty() ? Json(text_) : Json();
+  if (calls_.empty()) return message;
+  Json calls = Json::array();
+  for (const llama::ReadCall& call : calls_) {
+    calls.push_back({{"id", call.id},
+                     {"type", "function"},
+                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   }
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = finish_reason;
-  return choice;
+  message["tool_calls"] = std::move(calls);
+  return message;
 }
 
 Json TextAnswer::Usage(const TurnEnd& end) const {
@@ -74,37 +82,64 @@ void TextAnswer::EnsureBegun() {
   response.headers.emplace_back("X-Accel-Buffering", "no");
   if (style_.is_chat) {
     Json role = Frame("chat.completion.chunk");
-    Json choice = Choice("", nullptr);
-    choice["delta"]["role"] = "assistant";
-    role["choices"] = Json::array({std::move(choice)});
+    role["choices"] = Json::array({Choice({{"content", ""}, {"role", "assistant"}}, nullptr)});
     response.body = EventText(ToText(role));
   }
   responder_->Begin(std::move(response));
 }
 
-void TextAnswer::OnDelta(const ReplyDelta& delta) {
-  if (!style_.stream) {
-    text_ += delta.content;
-    return;
-  }
-  EnsureBegun();
+void TextAnswer::WriteChoice(Json said, const Json& finish_reason) {
   Json chunk = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
-  chunk["choices"] = Json::array({Choice(delta.content, nullptr)});
+  chunk["choices"] = Json::array({Choice(std::move(said), finish_reason)});
   responder_->Write(EventText(TextOf(chunk)));
 }
 
-void TextAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
+void TextAnswer::OnDelta(const ReplyDelta& delta) {
+  if (!style_.stream) return Add(delta);
+  EnsureBegun();
+  if (!delta.reasoning.empty()) WriteChoice({{"reasoning_content", delta.reasoning}}, nullptr);
+  if (!delta.content.empty()) {
+    WriteChoice(style_.is_chat ? Json{{"content", delta.content}} : Json(delta.content), nullptr);
+  }
+  for (const CallDelta& call : delta.calls) WriteCall(call);
+}
+
+// A call's name comes first, without arguments, as with OpenAI's server.
+void TextAnswer::WriteCall(const CallDelta& call) {
+  const auto write = [this](Json more) {
+    WriteChoice({{"tool_calls", Json::array({std::move(more)})}}, nullptr);
+  };
+  if (!call.id.empty()) {
+    write({{"index", call.index},
+           {"id", call.id},
+           {"type", "function"},
+           {"function", {{"name", call.name}, {"arguments", ""}}}});
+  }
+  if (call.arguments.empty()) return;
+  write({{"index", call.index}, {"function", {{"arguments", call.arguments}}}});
+}
+
+void TextAnswer::Add(const ReplyDelta& delta) {
+  text_ += delta.content;
+  reasoning_ += delta.reasoning;
+  for (const CallDelta& call : delta.calls) {
+    if (call.index == calls_.size()) calls_.push_back({.id = call.id, .name = call.name});
+    calls_[call.index].arguments += call.arguments;
+  }
+}
+
+void TextAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
+  const char* const reason = ReasonOf(end.finish, num_calls);
   if (!style_.stream) {
     Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
-    whole["choices"] = Json::array({Choice(text_, ReasonOf(end.finish))});
+    whole["choices"] = Json::array({Choice(style_.is_chat ? Message() : Json(text_), reason)});
     whole["usage"] = Usage(end);
     return responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = TextOf(whole)});
   }
   EnsureBegun();
-  Json last = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
-  last["choices"] = Json::array({Choice("", ReasonOf(end.finish))});
-  responder_->Write(EventText(TextOf(last)));
+  WriteChoice(style_.is_chat ? Json::object() : Json(""), reason);
   if (style_.include_usage) {
+    Json last = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
     last["choices"] = Json::array();
     last["usage"] = Usage(end);
     responder_->Write(EventText(ToText(last)));

@@ -3,7 +3,9 @@
 // Streams: the first event waits for the first text, so that whatever fails before is a plain HTTP
 //          error; what fails later is an event with an error. The role comes first, finish_reason
 //          last, then, if asked for, usage, then [DONE]. The logprobs of a token come in the event
-//          with the end of its text, or in that with finish_reason.
+//          with the end of its text, or in that with finish_reason. An event has some of
+//          reasoning_content, of content, or of tool_calls: of a call the first has its index, id,
+//          type and name, the others its index and more of its arguments.
 // Threads: as ReplyWriter.
 #ifndef ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
 #define ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
@@ -55,8 +57,15 @@ class TextAnswer final : public ReplyWriter {
  private:
   Headers HeadersOf(uint64_t num_dropped_tokens) const;
   Json Frame(const char* object) const;
-  // One choice: `text` or a part of it, and the reason to finish, if it has one.
-  Json Choice(std::string_view text, const Json& finish_reason) const;
+  // One choice: `said` is the text of a completion, or the message or delta of a chat.
+  Json Choice(Json said, const Json& finish_reason) const;
+  // What a chat's answer says, all of it.
+  Json Message() const;
+  // Writes an event of a stream.
+  void WriteChoice(Json said, const Json& finish_reason);
+  void WriteCall(const CallDelta& call);
+  // Keeps what an answer that is not streamed says.
+  void Add(const ReplyDelta& delta);
   Json Usage(const TurnEnd& end) const;
   // The text of a frame with its choice, and the logprobs of the tokens since the last one.
   std::string TextOf(const Json& frame);
@@ -65,8 +74,11 @@ class TextAnswer final : public ReplyWriter {
   const std::shared_ptr<Responder> responder_;
   const AnswerStyle style_;
   TurnStart start_;
-  bool begun_ = false;      // The stream's head was sent.
-  std::string text_;        // What came of an answer that is not streamed.
+  bool begun_ = false;  // The stream's head was sent.
+  // What came of an answer that is not streamed.
+  std::string text_;
+  std::string reasoning_;
+  std::vector<llama::ReadCall> calls_;
   TokenLogprobs logprobs_;  // For tokens that were not sent yet.
 };
 

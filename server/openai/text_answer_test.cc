@@ -374,6 +374,77 @@ TEST_F(TextAnswerTest, ACompletionsLogprobsAreLists) {
   }
 }
 
+// A reply that thinks, speaks and calls two tools.
+std::vector<ReplyDelta> Calling() {
+  return {{.reasoning = "so "},
+          {.reasoning = "so", .content = "I "},
+          {.content = "look.", .calls = {{.id = "c0", .name = "add", .arguments = "{\"a\""}}},
+          {.calls = {{.arguments = ":1}"}, {.index = 1, .id = "c1", .name = "now"}}}};
+}
+
+TEST_F(TextAnswerTest, AWholeAnswerHasReasoningContentAndCalls) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  for (const ReplyDelta& delta : Calling()) answer.OnDelta(delta);
+  answer.OnEnd({}, /*num_calls=*/2);
+  ASSERT_TRUE(responder_->sent);
+  const Json choice = Parsed(responder_->sent->body)["choices"][0];
+  EXPECT_EQ(ToText(choice["message"]),
+            R"({"role":"assistant","reasoning_content":"so so","content":"I look.","tool_calls":[)"
+            R"({"id":"c0","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}},)"
+            R"({"id":"c1","type":"function","function":{"name":"now","arguments":""}}]})");
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+}
+
+TEST_F(TextAnswerTest, AnAnswerThatOnlyCallsHasNoContent) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  answer.OnDelta({.calls = {{.id = "c0", .name = "now", .arguments = "{}"}}});
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens}, /*num_calls=*/1);
+  const Json choice = Parsed(responder_->sent->body)["choices"][0];
+  EXPECT_TRUE(choice["message"].contains("content"));
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["finish_reason"], "length") << "the last call may be cut";
+}
+
+TEST_F(TextAnswerTest, AStreamHasReasoningThenContentThenCalls) {
+  TextAnswer answer = Answer({.stream = true});
+  answer.OnStart(Start());
+  for (const ReplyDelta& delta : Calling()) answer.OnDelta(delta);
+  answer.OnEnd({}, /*num_calls=*/2);
+  std::vector<std::string> deltas;
+  for (const std::string& event : responder_->Events()) {
+    if (event == "[DONE]") break;
+    deltas.push_back(ToText(Parsed(event)["choices"][0]["delta"]));
+  }
+  EXPECT_THAT(
+      deltas,
+      ElementsAre(R"({"content":"","role":"assistant"})", R"({"reasoning_content":"so "})",
+                  R"({"reasoning_content":"so"})", R"({"content":"I "})", R"({"content":"look."})",
+                  R"({"tool_calls":[{"index":0,"id":"c0","type":"function",)"
+                  R"("function":{"name":"add","arguments":""}}]})",
+                  R"({"tool_calls":[{"index":0,"function":{"arguments":"{\"a\""}}]})",
+                  R"({"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]})",
+                  R"({"tool_calls":[{"index":1,"id":"c1","type":"function",)"
+                  R"("function":{"name":"now","arguments":""}}]})",
+                  "{}"));
+  EXPECT_EQ(Parsed(responder_->Events()[9])["choices"][0]["finish_reason"], "tool_calls");
+}
+
+TEST_F(TextAnswerTest, TheLogprobsOfACallComeWithItsEvents) {
+  TextAnswer answer = Answer({.stream = true, .logprobs = LogprobForm::kContent});
+  answer.OnStart(Start());
+  answer.OnChances({Token(1, "<call>"), Token(2, "add")});
+  answer.OnDelta({.calls = {{.id = "c0", .name = "add", .arguments = "{}"}}});
+  answer.OnChances({Token(3, "")});
+  answer.OnEnd({}, /*num_calls=*/1);
+  std::vector<std::string> ids;
+  for (const std::string& event : responder_->Events()) {
+    if (event != "[DONE]") ids.push_back(IdsOf(Parsed(event)["choices"][0]["logprobs"]));
+  }
+  EXPECT_THAT(ids, ElementsAre("null", "1 2 ", "null", "3 "));
+}
+
 TEST_F(TextAnswerTest, TextOfAnyKindStaysOneEvent) {
   TextAnswer answer = Answer({.stream = true});
   answer.OnStart(Start());

@@ -9,7 +9,10 @@
 #include <string_view>
 #include <utility>
 
+#include "server/openai/chat_messages.h"
+#include "server/openai/reply_fields.h"
 #include "server/openai/text_answer.h"
+#include "server/openai/tools_field.h"
 
 namespace attndb::server {
 namespace {
@@ -20,19 +23,11 @@ struct RefusedField {
   const char* why;
 };
 constexpr std::array kRefused = {
-    RefusedField{"tools", "tools are not supported"},
-    RefusedField{"functions", "functions are not supported"},
-    RefusedField{"grammar", "a grammar is not supported"},
-    RefusedField{"json_schema", "a schema is not supported"},
+    RefusedField{"functions", "functions are not supported: send tools"},
     RefusedField{"audio", "audio is not supported"},
     RefusedField{"suffix", "a suffix is not supported"},
     RefusedField{"echo", "echo is not supported"},
 };
-
-bool AsksForNothing(const Json& value) {
-  return value.is_null() || value == false || value == 0 || value == "" ||
-         ((value.is_array() || value.is_object()) && value.empty());
-}
 
 Status ReadNumber(const Json& body, const char* field, double least, double most, float* value) {
   const Json* const json = FindMember(body, field);
@@ -62,14 +57,6 @@ Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, 
   return std::optional(number.get<int64_t>());
 }
 
-Status ReadText(const Json& body, const char* field, std::string* value) {
-  const Json* const json = FindMember(body, field);
-  if (json == nullptr) return Status::Ok();
-  if (!json->is_string()) return WrongValue(field, "a text", *json);
-  *value = json->get<std::string>();
-  return Status::Ok();
-}
-
 Status CheckRefused(const Json& body) {
   for (const RefusedField& field : kRefused) {
     const Json* const json = FindMember(body, field.name);
@@ -80,11 +67,6 @@ Status CheckRefused(const Json& body) {
   for (const char* const field : {"n", "best_of"}) {
     const Json* const json = FindMember(body, field);
     if (json != nullptr && *json != 1) return WrongValue(field, "1", *json);
-  }
-  if (const Json* const format = FindMember(body, "response_format")) {
-    if (!format->is_object() || format->value("type", Json()) != "text") {
-      return WrongValue("response_format", R"({"type":"text"})", *format);
-    }
   }
   return Status::Ok();
 }
@@ -189,17 +171,17 @@ Status ReadStream(const Json& body, TextRequest* request) {
 }
 
 Status ReadOwnFields(const Json& body, TextRequest* request) {
-  ATTNDB_RETURN_IF_ERROR(ReadText(body, "plan", &request->plan));
-  ATTNDB_RETURN_IF_ERROR(ReadText(body, "context", &request->context));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "plan", &request->plan));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request->context));
   float tpot_ms = 0;
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "tpot_ms", 0, 1e6, &tpot_ms));
   request->tpot_ms = tpot_ms;
   if (tpot_ms > 0 && !request->plan.empty()) {
     return Status::InvalidArgument("'tpot_ms' chooses the plan: leave out 'plan'");
   }
-  ATTNDB_RETURN_IF_ERROR(ReadText(body, "store_as", &request->store_as));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "store_as", &request->store_as));
   std::string overflow = "truncate";
-  ATTNDB_RETURN_IF_ERROR(ReadText(body, "overflow", &overflow));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "overflow", &overflow));
   if (overflow != "truncate" && overflow != "refuse") {
     return WrongValue("overflow", "truncate or refuse", overflow);
   }
@@ -220,40 +202,6 @@ Result<TextRequest> ParseCommon(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "ignore_eos", &request.ignore_end));
   ATTNDB_RETURN_IF_ERROR(ReadOwnFields(body, &request));
   return request;
-}
-
-// A text, or parts that are texts.
-Result<std::string> ContentOf(const Json& message, const std::string& name) {
-  const Json* const content = FindMember(message, "content");
-  if (content == nullptr) return std::string();
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return WrongValue(name + ".content", "a text or parts", *content);
-  std::string text;
-  for (const Json& part : *content) {
-    if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
-        !part["text"].is_string()) {
-      return WrongValue(name + ".content", "parts of type text alone", part);
-    }
-    text += part["text"].get_ref<const std::string&>();
-  }
-  return text;
-}
-
-Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& name) {
-  if (!message.is_object()) return WrongValue(name, "an object with role and content", message);
-  std::string role;
-  ATTNDB_RETURN_IF_ERROR(ReadText(message, "role", &role).WithContext(name));
-  if (role == "developer") role = "system";
-  if (role != "system" && role != "user" && role != "assistant") {
-    return WrongValue(name + ".role", "system, developer, user or assistant", role);
-  }
-  if (const Json* const calls = FindMember(message, "tool_calls")) {
-    if (!AsksForNothing(*calls)) {
-      return Status::InvalidArgument("'" + name + ".tool_calls': tools are not supported");
-    }
-  }
-  ATTNDB_ASSIGN_OR_RETURN(std::string content, ContentOf(message, name));
-  return llama::ChatMessage{std::move(role), std::move(content)};
 }
 
 Status ReadPromptTokens(const Json& ids, std::vector<TokenId>* tokens) {
@@ -288,22 +236,21 @@ Result<TextRequest> ParseChat(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
   ATTNDB_RETURN_IF_ERROR(ReadChatLogprobs(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadProbs(body, &request));
-  const Json* const messages = FindMember(body, "messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty() ||
-      messages->size() > kMaxMessages) {
-    return WrongValue("messages", "1 to " + std::to_string(kMaxMessages) + " messages",
-                      messages == nullptr ? Json() : *messages);
-  }
-  for (size_t i = 0; i < messages->size(); ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(llama::ChatMessage message,
-                            ParseMessage((*messages)[i], "messages[" + std::to_string(i) + "]"));
-    request.messages.push_back(std::move(message));
-  }
+  ATTNDB_ASSIGN_OR_RETURN(request.messages, ReadMessages(body));
+  ATTNDB_RETURN_IF_ERROR(ReadTools(body, &request.chat));
+  ATTNDB_RETURN_IF_ERROR(ReadReplyForm(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadThinking(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadContinuation(body, &request));
   return request;
 }
 
 Result<TextRequest> ParseCompletion(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
+  const Json* const tools = FindMember(body, "tools");
+  if (tools != nullptr && !AsksForNothing(*tools)) {
+    return Status::InvalidArgument("'tools' is a field of chats");
+  }
+  ATTNDB_RETURN_IF_ERROR(ReadReplyForm(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadCompletionLogprobs(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadProbs(body, &request));
   const Json* const prompt = FindMember(body, "prompt");
@@ -325,7 +272,7 @@ Result<TokenizeRequest> ParseTokenize(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   TokenizeRequest request;
   if (FindMember(body, "content") == nullptr) return WrongValue("content", "a text", Json());
-  ATTNDB_RETURN_IF_ERROR(ReadText(body, "content", &request.content));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "content", &request.content));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "add_special", &request.add_special));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "parse_special", &request.parse_special));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "with_pieces", &request.with_pieces));

@@ -9,6 +9,7 @@
 #ifndef ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_
 #define ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 #include "server/json.h"
+#include "server/openai/chat_messages.h"
 #include "server/openai/logit_bias.h"
 #include "server/openai/token_logprobs.h"
+#include "server/openai/tools_field.h"
 
 namespace attndb::server {
 
@@ -28,8 +31,12 @@ inline constexpr llama::SamplerOptions kDefaultSampler = {
     .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
 inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 256;  // Each.
-inline constexpr size_t kMaxMessages = 16384;
 inline constexpr uint64_t kMaxTopLogprobs = 20;
+// Fields whose objects may be large.
+inline constexpr std::array kWideFields = {
+    kBiasField, WideField{.name = "tools", .members = kMaxSchemaMembers, .is_deep = true},
+    WideField{.name = "response_format", .members = kMaxSchemaMembers, .is_deep = true},
+    WideField{.name = "json_schema", .members = kMaxSchemaMembers, .is_deep = true}};
 
 struct TextRequest {
   std::vector<llama::ChatMessage> messages;  // For a chat.

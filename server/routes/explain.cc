@@ -213,7 +213,7 @@ void AnswerExplain(Service* service, Call call) {
     const auto refuse = [&](const Status& status) {
       AnswerCall(service, call, ErrorResponse(status));
     };
-    const Result<Json> body = ParseJson(call.request->body, kBiasField);
+    const Result<Json> body = ParseJson(call.request->body, kWideFields);
     if (!body.ok()) return refuse(body.status());
     if (FindMember(*body, "plan") != nullptr && !service->options.allow_plans) {
       return refuse(Status::InvalidArgument("'plan': this server's plan is fixed"));

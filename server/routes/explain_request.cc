@@ -3,8 +3,11 @@
 namespace attndb::server {
 
 Result<ExplainRequest> ParseExplain(const Json& body) {
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   ExplainRequest request;
-  ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(body));
+  Json asked = body;
+  asked["continue_final_message"] = false;  // A last reply is what is explained.
+  ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(asked));
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "token", 0, kMaxWeighedTokens, &request.token));
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top", 1, kMaxListedTokens, &request.num_listed));
   return request;

@@ -1,6 +1,7 @@
 #include "server/routes/text_call.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "attndb/context_name.h"
 #include "attndb/units.h"
 #include "server/batch/turn_id.h"
+#include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
 #include "server/routes/store_place.h"
@@ -18,57 +20,78 @@ namespace {
 
 constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
 
-// Counts the tokens of a call. Gives the call's writer the text of the reply.
-class CountedAnswer final : public TurnListener {
+// Notes the end of a call in metrics and log, and frees its place before its client knows.
+class NotedAnswer final : public ReplyWriter {
  public:
-  CountedAnswer(Service* service, Call call, std::shared_ptr<ReplyWriter> writer)
+  NotedAnswer(Service* service, Call call, std::shared_ptr<ReplyWriter> writer)
       : service_(service), call_(std::move(call)), writer_(std::move(writer)) {}
+
+  void CountToken() { num_reply_tokens_.fetch_add(1, std::memory_order_relaxed); }
 
   void OnStart(const TurnStart& start) override {
     start_ = start;
-    Metrics* const metrics = service_->metrics;
-    metrics->num_prompt_tokens += start.num_prompt_tokens;
-    metrics->num_cached_tokens += start.num_cached_tokens;
     writer_->OnStart(start);
   }
   void OnChances(std::vector<llama::ReplyToken> tokens) override {
     writer_->OnChances(std::move(tokens));
   }
-  void OnText(std::string_view text) override { writer_->OnDelta({.content = std::string(text)}); }
-  void OnToken(double seconds) override {
-    Metrics* const metrics = service_->metrics;
-    ++metrics->num_reply_tokens;
-    Histogram* const times =
-        num_reply_tokens_++ == 0 ? &metrics->first_token_seconds : &metrics->token_seconds;
-    times->Add(seconds);
-  }
-  void OnEnd(const TurnEnd& end) override {
-    NoteEnd(service_, call_,
-            {.num_prompt_tokens = start_.num_prompt_tokens,
-             .num_cached_tokens = start_.num_cached_tokens,
-             .num_reply_tokens = end.num_tokens,
-             .first_token_seconds = end.first_token_seconds,
-             .parted = start_.parted});
-    call_.place.Free();  // Before the client knows, who may ask again at once.
-    writer_->OnEnd(end, /*num_calls=*/0);
+  void OnDelta(const ReplyDelta& delta) override { writer_->OnDelta(delta); }
+  void OnEnd(const TurnEnd& end, size_t num_calls) override {
+    Note({.num_reply_tokens = end.num_tokens, .first_token_seconds = end.first_token_seconds});
+    writer_->OnEnd(end, num_calls);
   }
   void OnError(const Status& status) override {
-    NoteEnd(service_, call_,
-            {.status = HttpStatusOf(status),
-             .num_prompt_tokens = start_.num_prompt_tokens,
-             .num_cached_tokens = start_.num_cached_tokens,
-             .num_reply_tokens = num_reply_tokens_,
-             .parted = start_.parted});
-    call_.place.Free();
+    Note({.status = HttpStatusOf(status),
+          .num_reply_tokens = num_reply_tokens_.load(std::memory_order_relaxed)});
     writer_->OnError(status);
   }
 
  private:
+  void Note(CallEnd end) {
+    end.num_prompt_tokens = start_.num_prompt_tokens;
+    end.num_cached_tokens = start_.num_cached_tokens;
+    end.parted = start_.parted;
+    NoteEnd(service_, call_, end);
+    call_.place.Free();  // The client may ask again at once.
+  }
+
   Service* const service_;
   Call call_;
   const std::shared_ptr<ReplyWriter> writer_;
   TurnStart start_;
-  uint64_t num_reply_tokens_ = 0;
+  std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
+};
+
+// Counts the tokens of a call, as they come, and passes them on to be read.
+class CountedAnswer final : public TurnListener {
+ public:
+  CountedAnswer(Metrics* metrics, std::shared_ptr<NotedAnswer> answer, ReplyReading reading)
+      : metrics_(metrics), answer_(std::move(answer)), reader_(std::move(reading), answer_) {}
+
+  void OnStart(const TurnStart& start) override {
+    metrics_->num_prompt_tokens += start.num_prompt_tokens;
+    metrics_->num_cached_tokens += start.num_cached_tokens;
+    reader_.OnStart(start);
+  }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override {
+    reader_.OnChances(std::move(tokens));
+  }
+  void OnText(std::string_view text) override { reader_.OnText(text); }
+  void OnToken(double seconds) override {
+    ++metrics_->num_reply_tokens;
+    answer_->CountToken();
+    Histogram* const times =
+        std::exchange(has_token_, true) ? &metrics_->token_seconds : &metrics_->first_token_seconds;
+    times->Add(seconds);
+  }
+  void OnEnd(const TurnEnd& end) override { reader_.OnEnd(end); }
+  void OnError(const Status& status) override { reader_.OnError(status); }
+
+ private:
+  Metrics* const metrics_;
+  const std::shared_ptr<NotedAnswer> answer_;
+  ReplyReader reader_;
+  bool has_token_ = false;
 };
 
 class TextCall {
@@ -78,11 +101,12 @@ class TextCall {
 
   // Everything up to the scheduler.
   Status Run() {
-    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body, kBiasField));
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body, kWideFields));
     ATTNDB_ASSIGN_OR_RETURN(asked_, interface_.parse(body));
     const std::string header(call_.request->Header("x-attndb-context"));
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
+    AddDefaults(service_->options.chat_variables, &asked_.chat);
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
     }
@@ -90,9 +114,12 @@ class TextCall {
       return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
     }
     const std::string& tenant = call_.rules.tenant;
+    ATTNDB_RETURN_IF_ERROR(CheckSchema());
     ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
+    form_ = std::move(prompt.form);
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    ATTNDB_RETURN_IF_ERROR(Constrain(&turn.generate));
     turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
     turn.ends_with_window = asked_.fills_window || !asked_.truncate;
     turn.id = NewTurnId(prompt.digest);
@@ -126,7 +153,8 @@ class TextCall {
     // The oldest messages of a chat may leave: they are not counted.
     const bool may_be_longer = interface_.is_chat && asked_.truncate;
     const llama::TokenizeLimits limits = LimitsFor(*service_, call_, may_be_longer ? 0 : window);
-    if (interface_.is_chat) return prompts.OfChat(tenant, asked_.context, asked_.messages, limits);
+    if (interface_.is_chat)
+      return prompts.OfChat(tenant, asked_.context, asked_.messages, asked_.chat, limits);
     if (asked_.prompt_tokens.empty()) {
       return prompts.OfText(tenant, asked_.context, asked_.prompt, limits);
     }
@@ -272,12 +300,65 @@ class TextCall {
                                    "; \"overflow\": \"truncate\" lets its oldest go");
   }
 
+  // A schema that can't be a grammar is refused by its own name, before the prompt is made.
+  Status CheckSchema() {
+    const std::string& schema = asked_.chat.json_schema;
+    if (schema.empty()) return Status::Ok();
+    Result<std::string> grammar = service_->engine->GrammarOfSchema(schema);
+    if (grammar.status().code() == StatusCode::kResourceExhausted) {
+      return Status::InvalidArgument("the reply's schema: " + grammar.status().message());
+    }
+    ATTNDB_ASSIGN_OR_RETURN(schema_grammar_, std::move(grammar));
+    return Status::Ok();
+  }
+
+  Status Constrain(llama::GenerateOptions* generate) const {
+    generate->shown_tokens = form_.shown_tokens;
+    generate->stop.insert(generate->stop.end(), form_.stop.begin(), form_.stop.end());
+    if (!asked_.grammar.empty()) {
+      generate->constraint = {.grammar = asked_.grammar};
+    } else if (!form_.grammar.empty()) {
+      generate->constraint = {.grammar = form_.grammar,
+                              .is_lazy = form_.is_lazy,
+                              .triggers = form_.triggers,
+                              .before = form_.generation_prompt};
+    } else if (!schema_grammar_.empty()) {
+      generate->constraint = {.grammar = schema_grammar_};
+    } else if (asked_.chat.tool_choice == llama::ToolChoice::kRequired) {
+      return Status::Unsupported("'tool_choice': the model's template has no form for tools");
+    }
+    return Status::Ok();
+  }
+
+  ReplyReading ReadingFor(const Call& call) const {
+    if (form_.parser.empty()) return {};
+    Call small = call;
+    small.body_bytes = 0;  // A large body's own thread is not for replies.
+    return {.read = [engine = service_->engine, form = form_](
+                        std::string_view text,
+                        bool is_partial) { return engine->ReadReplyText(form, text, is_partial); },
+            .run_later =
+                [service = service_, small = std::move(small)](std::function<void()> work) {
+                  service->run_later(small, std::move(work));
+                },
+            .streams = asked_.stream,
+            .continues = asked_.chat.continues_last};
+  }
+
   Status Schedule(TurnRequest request, Continuation start) {
     const Call kept = WithoutRequest(call_);
+    auto answer =
+        std::make_shared<NotedAnswer>(service_, kept, interface_.writer(service_, kept, asked_));
+    ReplyReading reading = ReadingFor(kept);
+    const auto weak = std::make_shared<std::weak_ptr<Turn>>();
+    reading.cancel = [weak] {
+      if (const auto turn = weak->lock()) turn->Cancel();
+    };
     auto listener =
-        std::make_shared<CountedAnswer>(service_, kept, interface_.writer(service_, kept, asked_));
+        std::make_shared<CountedAnswer>(service_->metrics, std::move(answer), std::move(reading));
     auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
                                        std::move(start.rest), std::move(listener));
+    *weak = turn;
     return ScheduleTurn(service_, kept, turn, start.is_unread);
   }
 
@@ -285,9 +366,21 @@ class TextCall {
   const Call call_;
   const TextInterface interface_;
   TextRequest asked_;
+  llama::ReplyForm form_;
+  std::string schema_grammar_;  // GBNF of the schema that was asked for; empty: none was.
 };
 
 }  // namespace
+
+void AddDefaults(const std::map<std::string, std::string>& variables, llama::ChatOptions* chat) {
+  for (const auto& [name, value] : variables) {
+    if (name == "enable_thinking") {
+      if (!chat->enable_thinking) chat->enable_thinking = value == "true";
+    } else if (name != "reasoning_effort" || chat->enable_thinking.value_or(true)) {
+      chat->variables.emplace(name, value);
+    }
+  }
+}
 
 void AnswerText(Service* service, Call call, TextInterface interface) {
   service->run_later(call, [service, call, interface = std::move(interface)] {

@@ -3,7 +3,9 @@
 #define ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "attndb/result.h"
 #include "server/chat/reply_writer.h"
@@ -22,6 +24,10 @@ struct TextInterface {
                                              const TextRequest& asked)>
       writer;
 };
+
+// Gives a chat the template variables that the server was started with
+// (ServerOptions::chat_variables), where the request has none of the name.
+void AddDefaults(const std::map<std::string, std::string>& variables, llama::ChatOptions* chat);
 
 // Answers later, on other threads: Service::run_later, then the scheduler's.
 void AnswerText(Service* service, Call call, TextInterface interface);

@@ -1,0 +1,38 @@
+// The fields of a request that say what a reply has to be, and how the model thinks before it.
+//
+//   response_format, json_schema, grammar                       what the reply has to be: one of
+//   them reasoning_effort, enable_thinking, reasoning_format,        how the model thinks
+//   reasoning_budget_tokens, thinking_budget_tokens
+//   chat_template_kwargs                                        more variables of the template
+//   continue_final_message, add_generation_prompt               where the reply begins
+//
+// Errors:  kInvalidArgument with the field, what was expected and what was found.
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_OPENAI_REPLY_FIELDS_H_
+#define ATTNDB_SERVER_OPENAI_REPLY_FIELDS_H_
+
+#include "attndb/status.h"
+#include "server/json.h"
+#include "server/openai/text_request.h"
+
+namespace attndb::server {
+
+// Sets request->grammar or request->chat.json_schema. A reply with tools can have no grammar of the
+// client's: read the tools first.
+Status ReadReplyForm(const Json& body, TextRequest* request);
+
+// Sets request->reasoning_budget, and of request->chat reasoning_format, enable_thinking and
+// variables.
+Status ReadThinking(const Json& body, TextRequest* request);
+
+// Reads "chat_template_kwargs", an object, into `chat`. `name`: how errors call it.
+Status ReadTemplateVariables(const Json& variables, const std::string& name,
+                             llama::ChatOptions* chat);
+
+// Sets request->chat.continues_last. Unless the request says otherwise, a reply continues the last
+// message if the assistant's is last, as with llama.cpp's server.
+Status ReadContinuation(const Json& body, TextRequest* request);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_OPENAI_REPLY_FIELDS_H_
