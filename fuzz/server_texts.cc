@@ -38,16 +38,22 @@ constexpr size_t kMaxErrorBytes = 1024;
 // that is empty, and kStoreBody has one.
 constexpr std::string_view kBody =
     R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
-    R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":[7,0],)"
+    R"("text":"U"}]},{"role":"assistant","content":null,"reasoning_content":"R","tool_calls":[)"
+    R"({"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":[1]}"}}]},)"
+    R"({"role":"tool","tool_call_id":"1","name":"f","content":"5"}],"prompt":[7,0],)"
     R"("model":"m","max_tokens":16,"max_completion_tokens":17,"n_predict":18,"stop":["a","b"],)"
     R"("temperature":0.5,"top_p":0.9,"min_p":0.1,"top_k":40,"repeat_penalty":1.1,)"
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
     R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("functions":[],"logprobs":false,"top_logprobs":0,"n_probs":5,)"
+    R"("tool_choice":"auto","parallel_tool_calls":true,"functions":[],"logprobs":false,"top_logprobs":0,"n_probs":5,)"
     R"("post_sampling_probs":true,"logit_bias":{"50256":-100,"word":false},)"
-    R"("grammar":"","json_schema":{},)"
-    R"("audio":null,"suffix":"","echo":false,"response_format":{"type":"text"},)"
+    R"("grammar":"","json_schema":null,"response_format":{"type":"json_schema","json_schema":)"
+    R"({"name":"n","schema":{"type":"object","properties":{"a":{}}}}},)"
+    R"("reasoning_effort":"low","reasoning_format":"auto","enable_thinking":true,)"
+    R"("reasoning_budget_tokens":0,"thinking_budget_tokens":-1,)"
+    R"("chat_template_kwargs":{"enable_thinking":true,"x":[1]},"continue_final_message":false,)"
+    R"("add_generation_prompt":true,"audio":null,"suffix":"","echo":false,)"
     R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
 
@@ -68,6 +74,13 @@ constexpr std::string_view kMessagesBody =
     R"("format":{"type":"json_schema","schema":{"type":"object"}}},"cache_control":)"
     R"({"type":"ephemeral","ttl":"5m"},"metadata":{"user_id":"u"},"container":null,)"
     R"("mcp_servers":[]})";
+
+// A chat with tools, which completions have not.
+constexpr std::string_view kToolBody =
+    R"({"messages":[{"role":"user","content":"U"}],"tools":[{"type":"function","function":)"
+    R"({"name":"f","description":"D","parameters":{"type":"object","properties":{"a":{"type":)"
+    R"("number"}},"required":["a"]}}},{"type":"function","function":{"name":"g"}}],)"
+    R"("tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false})";
 
 // Likewise, of all routes of /attndb/v1.
 constexpr std::string_view kStoreBody =
@@ -130,6 +143,20 @@ std::string TextOf(std::string_view whole, std::span<const uint8_t> bytes) {
 
 bool IsWithin(float value, float least, float most) { return value >= least && value <= most; }
 
+void CheckChat(const server::TextRequest& request) {
+  const llama::ChatOptions& chat = request.chat;
+  const bool calls = !chat.tools.empty() && chat.tool_choice != llama::ToolChoice::kNone;
+  ATTNDB_CHECK(request.grammar.empty() || (!calls && chat.json_schema.empty()));
+  ATTNDB_CHECK(chat.tool_choice != llama::ToolChoice::kRequired || !chat.tools.empty());
+  if (!chat.tools.empty()) {
+    const Json tools = server::ReadOwnJson(chat.tools);
+    ATTNDB_CHECK(tools.is_array() && tools.size() <= server::kMaxTools);
+  }
+  ATTNDB_CHECK(chat.json_schema.empty() || server::ReadOwnJson(chat.json_schema).is_object());
+  ATTNDB_CHECK(request.reasoning_budget == -1 || request.reasoning_budget == 0);
+  ATTNDB_CHECK(!chat.continues_last || request.messages.back().role == "assistant");
+}
+
 void CheckRequest(const server::TextRequest& request) {
   const llama::SamplerOptions& sampler = request.sampler;
   ATTNDB_CHECK(IsWithin(sampler.temperature, 0, 5));
@@ -155,8 +182,11 @@ void CheckRequest(const server::TextRequest& request) {
     ATTNDB_CHECK(entry.bias <= server::kMaxLogitBias && !std::isnan(entry.bias));
   }
   for (const llama::ChatMessage& message : request.messages) {
-    ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
+    ATTNDB_CHECK(message.role == "system" || message.role == "user" ||
+                 message.role == "assistant" || message.role == "tool");
+    ATTNDB_CHECK(message.more.empty() || server::ReadOwnJson(message.more).is_object());
   }
+  CheckChat(request);
 }
 
 // What the other members of a message are: none, or JSON.
@@ -183,12 +213,12 @@ void CheckError(const Status& status) {
 
 // The JSON of a text; null, and the error is checked, if there is none.
 std::optional<Json> JsonIn(const std::string& text) {
-  Result<Json> json = server::ParseJson(text, server::kBiasField);
+  Result<Json> json = server::ParseJson(text, server::kWideFields);
   if (!json.ok()) {
     CheckError(json.status());
     return std::nullopt;
   }
-  const Result<Json> again = server::ParseJson(server::ToText(*json), server::kBiasField);
+  const Result<Json> again = server::ParseJson(server::ToText(*json), server::kWideFields);
   ATTNDB_CHECK(again.ok() && *again == *json);
   return *std::move(json);
 }
@@ -315,6 +345,11 @@ int FuzzStoreRequest(std::span<const uint8_t> bytes) {
                         IsTaken(server::ParseFind(*json))};
   static_assert(std::size(taken) == kNumStoreRequests);
   return static_cast<int>(std::ranges::count(taken, true));
+}
+
+bool FuzzToolRequest(std::span<const uint8_t> bytes) {
+  const std::optional<Json> json = JsonIn(TextOf(kToolBody, bytes));
+  return json && IsTaken(server::ParseChat(*json));
 }
 
 bool FuzzKeysFile(std::span<const uint8_t> bytes) {

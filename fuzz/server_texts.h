@@ -22,6 +22,8 @@ inline constexpr int kNumTextRequests = 4;  // What FuzzServerRequest says of a 
 // ParseJson, then ParseMessages and ParseTokenCount. How many took it.
 int FuzzMessagesRequest(std::span<const uint8_t> input);
 inline constexpr int kNumMessagesRequests = 2;  // What FuzzMessagesRequest says of a whole body.
+// ParseJson, then ParseChat of a body with tools. Whether it took it.
+bool FuzzToolRequest(std::span<const uint8_t> input);
 // ParseJson, then what each route of /attndb/v1 that has a body makes of it. How many took it.
 int FuzzStoreRequest(std::span<const uint8_t> input);
 inline constexpr int kNumStoreRequests = 9;  // What FuzzStoreRequest says of a whole body.

@@ -39,6 +39,10 @@ TEST(ServerTextsTest, ChangedMessagesAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(10, FuzzMessagesRequest), kRounds / 20);
 }
 
+TEST(ServerTextsTest, ChangedRequestsWithToolsAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(10, FuzzToolRequest), kRounds / 40);
+}
+
 TEST(ServerTextsTest, ChangedRequestsAboutTheStoreAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(8, FuzzStoreRequest), kRounds / 20);
 }
@@ -50,6 +54,7 @@ TEST(ServerTextsTest, ChangedKeysFilesAreRefusedOrWithinTheirBounds) {
 TEST(ServerTextsTest, WhatIsNotEditedIsTaken) {
   const uint8_t input[] = {1};
   EXPECT_EQ(FuzzServerRequest(input), kNumTextRequests);
+  EXPECT_TRUE(FuzzToolRequest(input));
   EXPECT_EQ(FuzzStoreRequest(input), kNumStoreRequests);
   EXPECT_EQ(FuzzMessagesRequest(input), kNumMessagesRequests);
   EXPECT_TRUE(FuzzKeysFile(input));
