@@ -53,6 +53,10 @@ void ServeFlags::AddTo(Flags* flags) {
   flags->Add({"--pin-prompt", "FILE",
               "System message that is read at the start and kept; may be given more than once"},
              &prompt_files);
+  flags->Add({"--chat-template-kwargs", "JSON",
+              "Variables of the model's chat template, as {\"enable_thinking\": false}; those of a "
+              "request are stronger"},
+             &chat_variables);
   flags->Add({"--memory", "SIZE",
               "K and V in memory at most, as 8GiB (default: three quarters of what is free)"},
              &memory);

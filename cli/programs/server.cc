@@ -68,6 +68,9 @@ class ServerCommand : public Command {
     if (!flags_.memory.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(db_options.host_memory_bytes, ParseBytes(flags_.memory));
     }
+    if (env->IsGiven("--chat-template-kwargs")) {
+      ATTNDB_RETURN_IF_ERROR(server::ReadChatVariables(flags_.chat_variables, &flags_.options));
+    }
     ATTNDB_RETURN_IF_ERROR(ReadPrompts());
     ATTNDB_RETURN_IF_ERROR(ReadKeysAndQuota(env));
     ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options));  // Before a store is made.
