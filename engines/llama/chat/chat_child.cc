@@ -1,34 +1,11 @@
 #include "engines/llama/chat/chat_child.h"
 
-#include <sys/wait.h>
-
-#include <csignal>
 #include <optional>
 #include <utility>
 
 #include "engines/llama/chat/chat_limits.h"
-#include "engines/llama/child_process.h"
 
 namespace attndb::llama {
-namespace {
-
-// Why a process that gave no answer has ended.
-std::string EndReason(std::optional<int> status) {
-  if (status && WIFSIGNALED(*status)) {
-    const int signal = WTERMSIG(*status);
-    if (signal == SIGPROF) {
-      return "it took more than " + std::to_string(kChatCpuSeconds) + " s of CPU time";
-    }
-    return "its process was ended by " + SignalName(signal);
-  }
-  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kChatOutOfMemoryCode) {
-    return "it took more than " + std::to_string(kChatMemoryBytes >> 20) + " MiB of memory";
-  }
-  return "its process gave no answer";
-}
-
-}  // namespace
-
 ChatChild::ChatChild(std::string program, ChatFields greeting, std::string failed)
     : program_(std::move(program)), greeting_(std::move(greeting)), failed_(std::move(failed)) {}
 
@@ -46,11 +23,6 @@ Result<ChatFields> ChatChild::Ask(const ChatFields& request) {
 Result<ChatProcess*> ChatChild::Ready() {
   if (process_ != nullptr && !process_->has_ended()) return process_.get();
   process_.reset();
-  if (program_.empty()) {
-    return Status::Unsupported(
-        "this needs the program attndb-chat, which is not there: attndb was built on a llama.cpp "
-        "without `common`");
-  }
   ATTNDB_ASSIGN_OR_RETURN(process_, ChatProcess::Start(program_));
   if (greeting_.empty()) return process_.get();
   const Result<ChatFields> answer = AskProcess(process_.get(), greeting_);
@@ -70,7 +42,7 @@ Result<ChatFields> ChatChild::AskProcess(ChatProcess* process, const ChatFields&
     const bool ended = answer.status().code() == StatusCode::kIoError;
     const std::optional<int> status = process->End();
     process_.reset();
-    if (ended) return Status::ResourceExhausted(failed_ + ": " + EndReason(status));
+    if (ended) return EndReason(failed_, status);
     return answer.status().WithContext(failed_);
   }
   if (const auto error = answer->find("error"); error != answer->end()) {

@@ -14,6 +14,10 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
+
+#include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/child_process.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not every C library has it.
 
@@ -39,7 +43,7 @@ Status NotStarted(const std::string& program, int error) {
 }
 
 // Starts `program` with `socket` as its standard input, and no other file of ours.
-Result<pid_t> Spawn(const std::string& program, int socket) {
+Result<pid_t> Spawn(const std::string& program, std::string argument, int socket) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
@@ -57,7 +61,7 @@ Result<pid_t> Spawn(const std::string& program, int socket) {
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string name = kChatProgram;
-  std::array<char*, 2> argv = {name.data(), nullptr};
+  std::array<char*, 3> argv = {name.data(), argument.empty() ? nullptr : argument.data(), nullptr};
   pid_t child = -1;
   const int error = posix_spawn(&child, program.c_str(), &files, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
@@ -83,12 +87,18 @@ std::string FindChatProgram() {
   return "";
 }
 
-Result<std::unique_ptr<ChatProcess>> ChatProcess::Start(const std::string& program) {
+Result<std::unique_ptr<ChatProcess>> ChatProcess::Start(const std::string& program,
+                                                        std::string argument) {
+  if (program.empty()) {
+    return Status::Unsupported(
+        "this needs the program attndb-chat, which is not there: attndb was built on a llama.cpp "
+        "without `common`");
+  }
   std::array<int, 2> sockets;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
     return NotStarted(program, errno);
   }
-  Result<pid_t> child = Spawn(program, sockets[1]);
+  Result<pid_t> child = Spawn(program, std::move(argument), sockets[1]);
   close(sockets[1]);
   if (!child.ok()) {
     close(sockets[0]);
@@ -118,6 +128,22 @@ std::optional<int> ChatProcess::End() {
   }
   child_ = -1;
   return ended < 0 ? std::nullopt : std::optional<int>(status);
+}
+
+Status EndReason(const std::string& failed, std::optional<int> status) {
+  if (status && WIFSIGNALED(*status)) {
+    const int signal = WTERMSIG(*status);
+    if (signal == SIGPROF) {
+      return Status::ResourceExhausted(failed + ": it took more than " +
+                                       std::to_string(kChatCpuSeconds) + " s of CPU time");
+    }
+    return Status::ResourceExhausted(failed + ": its process was ended by " + SignalName(signal));
+  }
+  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kChatOutOfMemoryCode) {
+    return Status::ResourceExhausted(failed + ": it took more than " +
+                                     std::to_string(kChatMemoryBytes >> 20) + " MiB of memory");
+  }
+  return Status::ResourceExhausted(failed + ": its process gave no answer");
 }
 
 }  // namespace attndb::llama

@@ -1,6 +1,6 @@
 // A process of the program attndb-chat, and where that program lies.
 //
-// Errors:  kIoError: the program can't be started.
+// Errors:  kIoError: the program can't be started; kUnsupported: there is none.
 // Threads: a process is used by one thread at a time.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_CHAT_PROCESS_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_CHAT_PROCESS_H_
@@ -23,8 +23,10 @@ std::string FindChatProgram();
 
 class ChatProcess {
  public:
-  // `program`: its path. Of our files it gets the socket alone.
-  static Result<std::unique_ptr<ChatProcess>> Start(const std::string& program);
+  // `program`: its path. Of our files it gets the socket alone. `argument`: what it is to do, if
+  // not the usual; empty: none.
+  static Result<std::unique_ptr<ChatProcess>> Start(const std::string& program,
+                                                    std::string argument = "");
 
   ChatProcess(pid_t child, int socket) : child_(child), socket_(socket) {}
   ~ChatProcess() { End(); }  // Kills it.
@@ -44,6 +46,10 @@ class ChatProcess {
   pid_t child_;  // -1: it has ended, and was waited for.
   const int socket_;
 };
+
+// Why a process that gave no answer has ended, by its status: kResourceExhausted. `failed`: how the
+// error begins.
+Status EndReason(const std::string& failed, std::optional<int> status);
 
 }  // namespace attndb::llama
 

@@ -1,0 +1,276 @@
+#include "engines/llama/chat/grammar_worker.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <regex>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/chat/grammar_complaint.h"
+#include "engines/llama/chat/program_limits.h"
+
+namespace attndb::llama {
+namespace {
+
+constexpr char kRoot[] = "root";
+
+std::string FieldOf(const ChatFields& fields, const std::string& name) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? "" : found->second;
+}
+
+std::optional<llama_token> TokenOf(const ChatFields& fields, const std::string& name) {
+  const auto found = fields.find(name);
+  llama_token token = 0;
+  if (found == fields.end() || found->second.size() != sizeof(token)) return std::nullopt;
+  std::memcpy(&token, found->second.data(), sizeof(token));
+  return token;
+}
+
+// The tokens of a text in which control tokens are looked for, as llama-server makes them.
+std::vector<llama_token> Tokenized(const llama_vocab* vocab, const std::string& text) {
+  std::vector<llama_token> tokens(text.size() + 2);
+  const auto tokenize = [&] {
+    return llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
+                          static_cast<int32_t>(tokens.size()), /*add_special=*/false,
+                          /*parse_special=*/true);
+  };
+  const int32_t count = tokenize();
+  if (count < 0) throw std::runtime_error("llama.cpp can't tokenize the text");
+  tokens.resize(static_cast<size_t>(count));
+  return tokens;
+}
+
+std::string PieceOf(const llama_vocab* vocab, llama_token token) {
+  std::array<char, 256> buffer;
+  const int32_t length = llama_token_to_piece(
+      vocab, token, buffer.data(), static_cast<int32_t>(buffer.size()), /*lstrip=*/0, true);
+  return {buffer.data(), static_cast<size_t>(std::max(0, length))};
+}
+
+// The pattern that matches a word alone.
+std::string Escaped(std::string_view word) {
+  constexpr std::string_view kSpecial = R"(.^$|()*+?[]{}\/)";
+  std::string pattern;
+  for (const char c : word) {
+    if (kSpecial.find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+// A word that is one added token: the model gives it as this token alone.
+std::optional<llama_token> AddedToken(const llama_vocab* vocab, const std::string& word) {
+  const std::vector<llama_token> tokens = Tokenized(vocab, word);
+  if (tokens.size() != 1) return std::nullopt;
+  constexpr int kAdded = LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_USER_DEFINED;
+  if ((llama_vocab_get_attr(vocab, tokens[0]) & kAdded) == 0) return std::nullopt;
+  return tokens[0];
+}
+
+struct Triggers {
+  std::vector<std::string> patterns;
+  std::vector<llama_token> tokens;
+};
+
+Triggers TriggersOf(const llama_vocab* vocab, const ChatFields& request) {
+  Triggers triggers;
+  for (const auto& [name, value] : request) {
+    if (!name.starts_with("trigger.") || value.empty()) continue;
+    const std::string text = value.substr(1);
+    if (value[0] == 'p') {
+      triggers.patterns.push_back(text);
+    } else if (const auto token = AddedToken(vocab, text)) {
+      triggers.tokens.push_back(*token);
+    } else {
+      triggers.patterns.push_back(Escaped(text));
+    }
+  }
+  return triggers;
+}
+
+// Catches what llama.cpp prints about a grammar.
+class Printed {
+ public:
+  Printed() : file_(memfd_create("attndb grammar", MFD_CLOEXEC)) { dup2(file_, STDERR_FILENO); }
+  ~Printed() { close(file_); }
+  Printed(const Printed&) = delete;
+  Printed& operator=(const Printed&) = delete;
+
+  std::string Text() const {
+    const off_t size = lseek(file_, 0, SEEK_END);
+    if (size <= 0) return "";
+    std::string text(static_cast<size_t>(size), '\0');
+    const ssize_t length = pread(file_, text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, length)));
+    return text;
+  }
+
+ private:
+  const int file_;
+};
+
+// Null: llama.cpp has printed why not.
+SamplerHandle Compiled(const llama_vocab* vocab, const std::string& text,
+                       const ChatFields& request) {
+  if (!request.contains("lazy")) {
+    return SamplerHandle(llama_sampler_init_grammar(vocab, text.c_str(), kRoot));
+  }
+  const Triggers triggers = TriggersOf(vocab, request);
+  std::vector<const char*> patterns;
+  for (const std::string& pattern : triggers.patterns) patterns.push_back(pattern.c_str());
+  return SamplerHandle(llama_sampler_init_grammar_lazy_patterns(
+      vocab, text.c_str(), kRoot, patterns.data(), patterns.size(), triggers.tokens.data(),
+      triggers.tokens.size()));
+}
+
+// Its own message would have the text of the reply.
+void AcceptOrThrow(llama_token token, llama_sampler* grammar) {
+  try {
+    llama_sampler_accept(grammar, token);
+  } catch (const std::exception&) {
+    // The check allows all tokens up to a trigger.
+    throw std::runtime_error("the grammar does not take the text that triggers it");
+  }
+}
+
+}  // namespace
+
+ChatFields GrammarWorker::Answer(const ChatFields& request) {
+  try {
+    return grammar_ == nullptr ? Begin(request) : Check(request);
+  } catch (const std::exception& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+ChatFields GrammarWorker::Begin(const ChatFields& request) {
+  if (FieldOf(request, "vocabulary") != digest_) {
+    return {{"failed", "the model's file has another vocabulary than when it was opened"}};
+  }
+  if (llama_vocab_type(vocab_) == LLAMA_VOCAB_TYPE_NONE) {
+    return {{"failed", "the model file has no tokenizer"}};
+  }
+  Compile(request);
+  // A lazy grammar begins with its trigger, which comes later.
+  if (!request.contains("lazy")) AcceptBefore(FieldOf(request, "before"));
+  return {};
+}
+
+void GrammarWorker::Compile(const ChatFields& request) {
+  const std::string text = FieldOf(request, "grammar");
+  const Printed printed;
+  try {
+    grammar_ = Compiled(vocab_, text, request);
+  } catch (const std::regex_error& error) {
+    throw std::invalid_argument(std::string("a pattern that triggers the grammar: ") +
+                                error.what());
+  }
+  if (grammar_ == nullptr) {
+    throw std::invalid_argument("the grammar can't be compiled: " +
+                                GrammarComplaint(printed.Text(), text));
+  }
+}
+
+void GrammarWorker::AcceptBefore(const std::string& text) {
+  if (text.empty()) return;
+  const std::vector<llama_token> tokens = Tokenized(vocab_, text);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string piece = PieceOf(vocab_, tokens[i]);
+    const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+    // A space that the tokenizer sets before a text.
+    if (i == 0 && !piece.empty() && is_space(piece[0]) && !is_space(text[0])) continue;
+    if (!Allows(tokens[i])) {
+      throw std::invalid_argument("the grammar does not take the text in front of the reply");
+    }
+    llama_sampler_accept(grammar_.get(), tokens[i]);
+  }
+}
+
+ChatFields GrammarWorker::Check(const ChatFields& request) {
+  if (!error_.empty()) return {{"error", error_}};
+  const std::optional<llama_token> token = TokenOf(request, "check");
+  if (!token || *token < 0 || *token >= llama_vocab_n_tokens(vocab_)) {
+    return {{"failed", "a token that is not in the vocabulary"}};
+  }
+  if (const auto accepted = TokenOf(request, "accept")) Accept(*accepted);
+  allowed_.reset();
+  accepted_.reset();
+  mask_.clear();
+  if (Allows(*token)) {
+    allowed_ = token;
+    return {{"allowed", ""}};
+  }
+  mask_ = Mask();
+  return {{"mask", mask_}};
+}
+
+// llama.cpp ends its process for a token that does not fit.
+void GrammarWorker::Accept(llama_token token) {
+  if (std::exchange(accepted_, std::nullopt) == token) return;
+  const auto at = static_cast<size_t>(token);
+  const bool is_masked = token >= 0 && at / 8 < mask_.size() &&
+                         (static_cast<unsigned char>(mask_[at / 8]) >> at % 8 & 1) != 0;
+  if (!is_masked) throw std::logic_error("a token that the grammar was not asked about");
+  AcceptOrThrow(token, grammar_.get());
+}
+
+void GrammarWorker::GoOn() {
+  if (!allowed_) return;
+  try {
+    AcceptOrThrow(*allowed_, grammar_.get());
+    accepted_ = allowed_;
+  } catch (const std::exception& error) {
+    error_ = error.what();
+  }
+}
+
+bool GrammarWorker::Allows(llama_token token) const {
+  llama_token_data candidate = {token, 1.0f, 0.0f};
+  llama_token_data_array array = {&candidate, 1, -1, false};
+  llama_sampler_apply(grammar_.get(), &array);
+  return candidate.logit != -std::numeric_limits<float>::infinity();
+}
+
+std::string GrammarWorker::Mask() {
+  const auto num_tokens = static_cast<size_t>(llama_vocab_n_tokens(vocab_));
+  std::vector<llama_token_data> candidates(num_tokens);
+  for (size_t i = 0; i < num_tokens; ++i) {
+    candidates[i] = {static_cast<llama_token>(i), 1.0f, 0.0f};
+  }
+  llama_token_data_array array = {candidates.data(), num_tokens, -1, false};
+  llama_sampler_apply(grammar_.get(), &array);
+  std::string mask((num_tokens + 7) / 8, '\0');
+  for (size_t i = 0; i < num_tokens; ++i) {
+    const bool is_allowed = candidates[i].logit != -std::numeric_limits<float>::infinity();
+    mask[i / 8] = static_cast<char>(mask[i / 8] | static_cast<int>(is_allowed) << i % 8);
+  }
+  return mask;
+}
+
+void RunGrammarWorker(int socket, GrammarWorker worker) {
+  while (true) {
+    const Result<ChatFields> request = ReadFrame(socket);
+    if (!request.ok()) return;
+    SetCpuLimit(kChatCpuSeconds);
+    const ChatFields answer = worker.Answer(*request);
+    SetCpuLimit(0);
+    if (!WriteFrame(socket, answer).ok()) return;
+    SetCpuLimit(kChatCpuSeconds);
+    worker.GoOn();
+    SetCpuLimit(0);
+  }
+}
+
+}  // namespace attndb::llama

@@ -1,0 +1,68 @@
+// A grammar and how far a reply has come in it: llama.cpp's own sampler, in a process of its own.
+// llama.cpp limits neither the steps nor the memory of a grammar, throws, and ends its process for
+// tokens that do not fit.
+//
+// Requests and answers are frames (chat_frames.h):
+//
+//   {grammar, vocabulary, before, lazy?, trigger.N...}   {}: the first; `vocabulary` is VocabDigest
+//   {check, accept?}                                     {allowed} or {mask}
+//   one that fails                                       {error}, or {failed} if it is our fault
+//
+//   check, accept   A token: int32, this machine's byte order. `accept` comes behind all that were
+//                   accepted so far, and `check` is the one that may come next.
+//   mask            A bit for each token of the vocabulary that may come instead of `check`: bit
+//                   i % 8 of byte i / 8.
+//   trigger.N       A 'p' and a pattern, or a 'w' and a word.
+//
+// Threads: one thread.
+#ifndef ATTNDB_ENGINES_LLAMA_CHAT_GRAMMAR_WORKER_H_
+#define ATTNDB_ENGINES_LLAMA_CHAT_GRAMMAR_WORKER_H_
+
+#include <llama.h>
+
+#include <optional>
+#include <string>
+
+#include "engines/llama/chat/chat_frames.h"
+#include "engines/llama/llama_handles.h"
+
+namespace attndb::llama {
+
+class GrammarWorker {
+ public:
+  // `vocab` outlives this; `digest` is its VocabDigest.
+  GrammarWorker(const llama_vocab* vocab, std::string digest)
+      : vocab_(vocab), digest_(std::move(digest)) {}
+
+  ChatFields Answer(const ChatFields& request);
+  // To be called behind Answer: accepts the token that was just allowed, since a reply takes it.
+  // The next Answer has less to do.
+  void GoOn();
+
+ private:
+  ChatFields Begin(const ChatFields& request);
+  ChatFields Check(const ChatFields& request);
+  // Throw std::exception in llama.cpp's words.
+  void Compile(const ChatFields& request);
+  void AcceptBefore(const std::string& text);
+  void Accept(llama_token token);
+
+  bool Allows(llama_token token) const;
+  std::string Mask();
+
+  const llama_vocab* const vocab_;
+  const std::string digest_;
+  SamplerHandle grammar_;                // Null before Begin.
+  std::string mask_;                     // The last one; empty: the last token was allowed.
+  std::optional<llama_token> allowed_;   // The last checked token, if it was allowed.
+  std::optional<llama_token> accepted_;  // The token that GoOn accepted.
+  std::string error_;                    // Why GoOn failed; empty: it did not.
+};
+
+// Answers requests on `socket` until the other end closes. The process has then its limits, and
+// ends when it goes beyond them.
+void RunGrammarWorker(int socket, GrammarWorker worker);
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_CHAT_GRAMMAR_WORKER_H_
