@@ -28,7 +28,16 @@ Result<std::unique_ptr<Reply>> LlamaEngine::Impl::BeginReply(
     sampling.logit_bias.push_back({token, -std::numeric_limits<float>::infinity()});
   }
   ATTNDB_ASSIGN_OR_RETURN(TokenSampler sampler, TokenSampler::Make(sampling, info.vocab_size));
-  return std::make_unique<Reply>(generate, &*tokenizer, std::move(sampler));
+  std::unique_ptr<GrammarJob> grammar;
+  if (generate.constraint) {
+    ATTNDB_ASSIGN_OR_RETURN(grammar, grammars->Start(*generate.constraint));
+  }
+  return std::make_unique<Reply>(generate, &*tokenizer, std::move(sampler), std::move(grammar));
+}
+
+Status LlamaEngine::Impl::CheckGrammar(const ReplyConstraint& constraint) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<GrammarJob> job, grammars->Start(constraint));
+  return job->AwaitStart();
 }
 
 Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const TokenId> rest,
@@ -36,6 +45,7 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
   ATTNDB_RETURN_IF_ERROR(BeginCall());
   const Clock::time_point start = Clock::now();
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<Reply> reply, BeginReply(generate));
+  ATTNDB_RETURN_IF_ERROR(reply->AwaitGrammar());
   ATTNDB_RETURN_IF_ERROR(Prefill(session, rest, generate.prefill));
   Generation result;
   result.num_prefilled = rest.size();
@@ -45,7 +55,7 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
   Clock::time_point first_token;
   while (generate.max_tokens > 0) {
     ATTNDB_ASSIGN_OR_RETURN(const std::span<const float> logits, Logits(0));
-    const std::optional<FinishReason> end = reply->Next(logits);
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<FinishReason> end, reply->Next(logits));
     if (result.first_token_ms == 0) {
       result.first_token_ms = MillisecondsSince(start);
       first_token = Clock::now();

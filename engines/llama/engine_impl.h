@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engines/llama/chat/grammar_process.h"
 #include "engines/llama/chat_template.h"
 #include "engines/llama/hooked_context.h"
 #include "engines/llama/llama_engine.h"
@@ -39,6 +40,7 @@ class LlamaEngine::Impl {
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options);
   Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& generate) const;
+  Status CheckGrammar(const ReplyConstraint& constraint) const;
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& plain) const;
   Result<std::unique_ptr<Embedder>> OpenEmbedder(uint64_t max_tokens) const;
   uint64_t EmbedderBytes(uint64_t max_tokens) const;
@@ -54,6 +56,7 @@ class LlamaEngine::Impl {
   ModelSpec spec;
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;
+  std::unique_ptr<GrammarProcess> grammars;
 
  private:
   // Forgets the logits of the call before. Errors: kFailedPrecondition: a callback of a Prefill

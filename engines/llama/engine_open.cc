@@ -11,6 +11,7 @@
 
 #include "attndb/num_cores.h"
 #include "engines/llama/abort_guard.h"
+#include "engines/llama/chat/chat_process.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/fingerprint.h"
 #include "engines/llama/llama_log.h"
@@ -153,6 +154,7 @@ void LlamaEngine::Impl::ReadInfo() {
   const llama_vocab* vocab = llama_model_get_vocab(model);
   tokenizer.emplace(vocab);
   ReadTemplate();
+  grammars = std::make_unique<GrammarProcess>(FindChatProgram(), info.path, vocab);
   info.name = MetaValue(model, "general.name");
   info.architecture = MetaValue(model, "general.architecture");
   info.description = description;

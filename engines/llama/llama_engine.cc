@@ -192,6 +192,10 @@ Result<std::unique_ptr<Reply>> LlamaEngine::BeginReply(const GenerateOptions& op
   return impl_->BeginReply(options);
 }
 
+Status LlamaEngine::CheckGrammar(const ReplyConstraint& constraint) const {
+  return impl_->CheckGrammar(constraint);
+}
+
 bool LlamaEngine::IsEndOfGeneration(TokenId token) const {
   return impl_->tokenizer->IsEndOfGeneration(token);
 }

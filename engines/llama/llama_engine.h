@@ -20,9 +20,9 @@
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
 //          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, Join,
-//          Follow, the prompts, BeginReply, IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be
-//          called beside all of these, by one thread at a time. The sessions of a call are used by
-//          llama.cpp's threads inside it.
+//          Follow, the prompts, BeginReply, CheckGrammar, IsEndOfGeneration, EmbedderBytes.
+//          OpenEmbedder may be called beside all of these, by one thread at a time. The sessions of
+//          a call are used by llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -537,9 +537,16 @@ class LlamaEngine {
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options = {});
 
-  // A reply that its caller samples, pass by pass: reply.h.
-  // Errors: kInvalidArgument (the sampler's options).
+  // A reply that its caller samples, pass by pass: reply.h. Does not wait for a grammar: the reply
+  // says whether llama.cpp can compile it.
+  // Errors: kInvalidArgument (the sampler's options; a grammar that is empty or too long);
+  //         kUnsupported (a grammar, without attndb-chat or without a tokenizer); kIoError (no
+  //         process for a grammar).
   Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& options) const;
+  // Whether a reply can be held to a grammar: compiles it in a process of its own, and waits.
+  // Errors: as BeginReply; also kInvalidArgument (llama.cpp can't compile it: its words, with the
+  //         place; it does not take the text before the reply); kResourceExhausted (limits).
+  Status CheckGrammar(const ReplyConstraint& constraint) const;
 
   bool IsEndOfGeneration(TokenId token) const;
   EngineCacheUse engine_cache() const;

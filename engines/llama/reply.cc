@@ -2,22 +2,71 @@
 
 #include <utility>
 
+#include "engines/llama/chat/chat_limits.h"
+
 namespace attndb::llama {
 
-Reply::Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler sampler)
+Reply::Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler sampler,
+             std::unique_ptr<GrammarJob> grammar)
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       sampler_(std::move(sampler)),
-      stream_(options_.stop) {}
+      grammar_(std::move(grammar)),
+      stream_(options_.stop) {
+  for (const std::string& name : options_.shown_tokens) {
+    const auto tokens = tokenizer_->Tokenize(name, /*add_special=*/false, /*parse_special=*/true);
+    if (tokens.ok() && tokens->size() == 1) shown_.insert(tokens->front());
+  }
+}
 
 void Reply::SeePrompt(std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) sampler_.Accept(token);
 }
 
-std::optional<FinishReason> Reply::Next(std::span<const float> logits) {
+Status Reply::AwaitGrammar() { return grammar_ == nullptr ? Status::Ok() : grammar_->AwaitStart(); }
+
+Result<std::optional<FinishReason>> Reply::Next(std::span<const float> logits) {
+  ATTNDB_ASSIGN_OR_RETURN(ReplyStep step, Propose(logits));
+  // The job ends by itself long before.
+  while (!step.is_settled) {
+    ATTNDB_ASSIGN_OR_RETURN(step, SettleIn(kChatWaitMs));
+  }
+  return step.finish;
+}
+
+Result<ReplyStep> Reply::Propose(std::span<const float> logits) {
   const TokenId token = sampler_.Sample(logits);
+  if (grammar_ == nullptr) return ReplyStep{.is_settled = true, .finish = Take(token, logits)};
+  logits_.assign(logits.begin(), logits.end());
+  proposed_ = token;
+  grammar_->Ask(token);
+  return ReplyStep();
+}
+
+Result<ReplyStep> Reply::Settle() { return SettleIn(0); }
+
+Result<ReplyStep> Reply::SettleIn(int wait_ms) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<GrammarVerdict> verdict, grammar_->Take(wait_ms));
+  if (!verdict) return ReplyStep();
+  ATTNDB_ASSIGN_OR_RETURN(const TokenId token, Chosen(*verdict));
+  return ReplyStep{.is_settled = true, .finish = Take(token, logits_)};
+}
+
+Result<TokenId> Reply::Chosen(const GrammarVerdict& verdict) {
+  if (verdict.is_allowed) return proposed_;
+  const std::optional<TokenId> token =
+      sampler_.SampleOf(logits_, [&verdict](TokenId allowed) { return verdict.Allows(allowed); });
+  if (!token) {
+    return Status::InvalidArgument("the grammar allows no token that may be chosen behind the " +
+                                   std::to_string(tokens_.size()) + " tokens of the reply");
+  }
+  grammar_->Accept(*token);
+  return *token;
+}
+
+std::optional<FinishReason> Reply::Take(TokenId token, std::span<const float> logits) {
   if (!options_.ignore_end && tokenizer_->IsEndOfGeneration(token)) return FinishReason::kEnd;
-  const std::string piece = tokenizer_->present() ? tokenizer_->Piece(token) : std::string();
+  const std::string piece = PieceOf(token);
   if (options_.on_tokens) Note(token, piece, logits);
   sampler_.Accept(token);
   tokens_.push_back(token);
@@ -25,6 +74,11 @@ std::optional<FinishReason> Reply::Next(std::span<const float> logits) {
   if (stream_.stopped()) return FinishReason::kStop;
   if (tokens_.size() >= options_.max_tokens) return FinishReason::kMaxTokens;
   return std::nullopt;
+}
+
+std::string Reply::PieceOf(TokenId token) const {
+  if (!tokenizer_->present()) return "";
+  return tokenizer_->Piece(token, shown_.contains(token));
 }
 
 void Reply::Note(TokenId token, std::string piece, std::span<const float> logits) {
@@ -39,7 +93,7 @@ void Reply::Note(TokenId token, std::string piece, std::span<const float> logits
 LikelyToken Reply::Likely(const TokenChance& chance) const {
   LikelyToken likely = {.token = chance.token, .chance = chance.value};
   if (!tokenizer_->present()) return likely;
-  likely.text = tokenizer_->Piece(chance.token);
+  likely.text = PieceOf(chance.token);
   likely.is_named = likely.text.empty();
   if (!likely.is_named) return likely;
   Result<std::string> name = tokenizer_->Detokenize({&chance.token, 1}, /*render_special=*/true);

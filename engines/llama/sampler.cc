@@ -107,6 +107,9 @@ Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t 
   if (!sampler.draws_ && !penalized && options.logit_bias.empty()) return sampler;
   sampler.chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
   llama_sampler* const chain = sampler.chain_.get();
+  for (const auto& [token, bias] : options.logit_bias) {
+    if (bias == kNever) sampler.forbidden_.push_back(token);
+  }
   AddBias(options.logit_bias, vocab_size, chain);
   if (penalized) {
     llama_sampler_chain_add(
@@ -138,6 +141,20 @@ TokenId TokenSampler::Sample(std::span<const float> logits) {
   llama_sampler_apply(chain_.get(), &array);
   left_ = {array.data, array.size};
   return array.selected < 0 ? ArgMax(logits) : array.data[array.selected].id;
+}
+
+std::optional<TokenId> TokenSampler::SampleOf(std::span<const float> logits,
+                                              const std::function<bool(TokenId)>& is_allowed) {
+  std::vector<float> masked(logits.size(), kNever);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (is_allowed(static_cast<TokenId>(i))) masked[i] = logits[i];
+  }
+  for (const TokenId token : forbidden_) masked[static_cast<size_t>(token)] = kNever;
+  // llama.cpp would draw from probabilities that are no numbers.
+  const bool has_any = std::ranges::any_of(masked, [](float logit) { return logit > kNever; });
+  if (!has_any) return std::nullopt;
+  const TokenId token = Sample(masked);
+  return masked[static_cast<size_t>(token)] > kNever ? token : ArgMax(masked);
 }
 
 TokenChances TokenSampler::Chances(TokenId chosen, size_t num_likeliest) const {

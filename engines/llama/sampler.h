@@ -6,6 +6,8 @@
 #define ATTNDB_ENGINES_LLAMA_SAMPLER_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,6 +36,9 @@ class TokenSampler {
   static Result<TokenSampler> Make(const SamplerOptions& options, uint32_t vocab_size);
 
   TokenId Sample(std::span<const float> logits);
+  // Likewise, of the tokens that `is_allowed` alone. nullopt: none of them may be chosen.
+  std::optional<TokenId> SampleOf(std::span<const float> logits,
+                                  const std::function<bool(TokenId)>& is_allowed);
 
   // Returns probabilities of the last Sample, after all samplers. Tokens that these left no chance
   // are not among the likeliest. REQUIRES: Sample was called, and returned `chosen`.
@@ -45,8 +50,9 @@ class TokenSampler {
  private:
   TokenSampler() = default;
 
-  SamplerHandle chain_;  // Null if the choice is just the largest logit.
-  bool draws_ = false;   // False: the token of the largest logit is sure to come.
+  SamplerHandle chain_;             // Null if the choice is just the largest logit.
+  std::vector<TokenId> forbidden_;  // By a bias of minus infinity.
+  bool draws_ = false;              // False: the token of the largest logit is sure to come.
   std::vector<llama_token_data> candidates_;
   // Those of candidates_ that were left behind the samplers of the last Sample.
   std::span<const llama_token_data> left_;

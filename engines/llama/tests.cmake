@@ -79,4 +79,10 @@ if(TARGET attndb_chat_program)
   target_include_directories(llama_chat_test SYSTEM PRIVATE ${LLAMA_COMMON_INCLUDE_DIR})
   target_link_options(llama_chat_test PRIVATE -Wl,--wrap=time)
   add_dependencies(llama_chat_test attndb_chat_program)
+  # Grammars of replies, which the program keeps.
+  attndb_add_test(llama_grammar_test
+    SOURCES chat/grammar_complaint.cc chat/grammar_complaint_test.cc chat/grammar_job_test.cc
+            reply_grammar_test.cc
+    LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600)
+  add_dependencies(llama_grammar_test attndb_chat_program)
 endif()

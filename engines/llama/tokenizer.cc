@@ -159,14 +159,14 @@ Result<std::string> Tokenizer::ReplyText(std::span<const TokenId> tokens) const 
   return text;
 }
 
-std::string Tokenizer::Piece(TokenId token) const {
+std::string Tokenizer::Piece(TokenId token, bool render_special) const {
   std::array<char, 64> buffer;
   const auto capacity = static_cast<int32_t>(buffer.size());
   const int32_t length =
-      llama_token_to_piece(vocab_, token, buffer.data(), capacity, /*lstrip=*/0, false);
+      llama_token_to_piece(vocab_, token, buffer.data(), capacity, /*lstrip=*/0, render_special);
   if (length >= 0) return {buffer.data(), static_cast<size_t>(length)};
   std::string text(static_cast<size_t>(-length), '\0');
-  llama_token_to_piece(vocab_, token, text.data(), -length, /*lstrip=*/0, false);
+  llama_token_to_piece(vocab_, token, text.data(), -length, /*lstrip=*/0, render_special);
   return text;
 }
 

@@ -43,9 +43,9 @@ class Tokenizer {
 
   // LlamaEngine::ReplyText.
   Result<std::string> ReplyText(std::span<const TokenId> tokens) const;
-  // The bytes of one token, which may be a part of a character. Control tokens give nothing.
-  // REQUIRES: present(), token inside the vocabulary.
-  std::string Piece(TokenId token) const;
+  // The bytes of one token, which may be a part of a character. Control tokens give nothing, or
+  // their names. REQUIRES: present(), token inside the vocabulary.
+  std::string Piece(TokenId token, bool render_special = false) const;
 
   // The begin-of-text token, if the model wants a text to begin with it.
   std::vector<TokenId> BeginOfText() const;

@@ -46,7 +46,12 @@ bool Scheduler::ReadPart(const Part& part) {
 // Takes the next token of the turn's reply. True: the turn is done.
 bool Scheduler::Sample(Turn* turn, std::span<const float> logits) {
   const size_t num_before = turn->reply_->tokens().size();
-  turn->finish_ = turn->reply_->Next(logits);
+  const auto finish = turn->reply_->Next(logits);
+  if (!finish.ok()) {
+    Fail(turn, finish.status());
+    return false;
+  }
+  turn->finish_ = *finish;
   const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
   if (is_token) NoteToken(turn);
   if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
