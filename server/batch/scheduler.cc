@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,9 @@ namespace attndb::server {
 namespace {
 
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
+// How long a pass waits for the grammars of its replies. An answer takes some 50 us if the token is
+// allowed, and some milliseconds if not.
+constexpr std::chrono::milliseconds kSettleWait{2};
 
 // The error that a listener gets for an exception.
 Status StatusOf(const std::exception& e) {
@@ -107,7 +111,7 @@ void Scheduler::RunOnce() {
   if (!parts.empty()) {
     Run(parts);
   } else if (!active_.empty()) {
-    AwaitStores();
+    AwaitOthers();
   }
 }
 
@@ -171,10 +175,26 @@ void Scheduler::RemoveCancelled() {
   waiting_.erase(begin, waiting_.end());
 }
 
-// All turns wait for stores: for a while, or until there is something else to do.
-void Scheduler::AwaitStores() {
+// All turns wait, for stores or grammars: for a while, or until there is something else to do.
+// While it waits for grammars, it sees only afterwards what other threads want.
+void Scheduler::AwaitOthers() {
+  std::vector<pollfd> answers = AwaitedAnswers(/*with_late=*/true);
+  if (!answers.empty()) {
+    poll(answers.data(), answers.size(), static_cast<int>(kStorePoll.count()));
+    return;
+  }
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_for(lock, kStorePoll, [this] { return stopping_ || woken_; });
+}
+
+// The parts in the order in which their turns take what the pass gave: replies under grammars
+// first, whose processes then check while the others sample.
+std::vector<size_t> Scheduler::InOrder(std::span<const Part> parts) {
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_partition(
+      order, [parts](size_t i) { return parts[i].turn->request_.generate.constraint.has_value(); });
+  return order;
 }
 
 void Scheduler::Run(const std::vector<Part>& parts) {
@@ -186,13 +206,14 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   Learn(parts, MonotonicSeconds() - start);
   std::vector<Part> failed;
   std::vector<Turn*> done;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  for (const size_t i : InOrder(parts)) {
     if (!statuses[i].ok()) {
       failed.push_back(parts[i]);
     } else if (Guarded(parts[i].turn, [&] { return Advance(parts[i], engine_->Logits(i)); })) {
       done.push_back(parts[i].turn);
     }
   }
+  SettleReplies(kSettleWait, &done);
   // Not in the loop above: a listener may run the engine, which overwrites the other turns' logits.
   for (Turn* const turn : done) GuardedLeave(turn);
   if (!failed.empty()) RunAlone(failed);

@@ -13,6 +13,10 @@
 //          Prompts of a tenant that begin alike are run once: a turn that spares much by it waits
 //          until an earlier turn has read their common beginning, and goes on from a fork of that
 //          session. The earlier turn reads this beginning as if it had no more to read.
+//          A reply under a grammar asks another process about each token (llama/reply.h). These
+//          replies ask first, then the others sample, and then the scheduler waits a little for
+//          the answers. A turn whose answer comes later is left out of passes until then, so that
+//          a slow grammar delays its own reply alone.
 //          The engine's next call overwrites the logits of a pass. So every turn of the pass takes
 //          its token first; sessions are kept and handed over after that.
 //          A turn with `fit_store` ends after all pending Stores of its name, because only then
@@ -27,7 +31,10 @@
 #ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_
 #define ATTNDB_SERVER_BATCH_SCHEDULER_H_
 
+#include <poll.h>
+
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -46,6 +53,10 @@
 #include "server/batch/pacer.h"
 #include "server/batch/pass_times.h"
 #include "server/batch/turn.h"
+
+namespace attndb::llama {
+struct ReplyStep;
+}  // namespace attndb::llama
 
 namespace attndb::server {
 
@@ -96,9 +107,10 @@ class Scheduler {
   bool TakeTurns();
   void RunOnce();
   void RemoveCancelled();
-  void AwaitStores();
+  void AwaitOthers();
   bool Guarded(const Turn* turn, const std::function<bool()>& step);
   void GiveUp(const Turn* turn, const Status& status);
+  static std::vector<size_t> InOrder(std::span<const Part> parts);
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
   Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
@@ -126,7 +138,10 @@ class Scheduler {
   // Going on with a turn whose tokens have run: scheduler_turns.cc.
   bool Advance(const Part& part, const Result<std::span<const float>>& logits);
   bool ReadPart(const Part& part);
-  bool Sample(Turn* turn, std::span<const float> logits);
+  bool TakeStep(Turn* turn, const Result<llama::ReplyStep>& step);
+  void SettleReplies(std::chrono::milliseconds wait, std::vector<Turn*>* done);
+  void SettleLate();
+  std::vector<pollfd> AwaitedAnswers(bool with_late) const;
   static bool LacksLastToken(const Turn& turn);
   void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);

@@ -108,6 +108,7 @@ void Scheduler::ResumeTurns() {
 std::vector<Scheduler::Part> Scheduler::MakeParts() {
   ResumeTurns();
   EndDone();
+  SettleLate();
   std::vector<Part> parts;
   AddReplyParts(&parts);
   AddPromptParts(&parts);
@@ -117,7 +118,7 @@ std::vector<Scheduler::Part> Scheduler::MakeParts() {
 void Scheduler::AddReplyParts(std::vector<Part>* parts) {
   for (auto next = active_.begin(); next != active_.end();) {
     Turn* const turn = (next++)->get();  // Fail removes it.
-    if (!turn->decodes() || !turn->awaited_.empty()) continue;
+    if (!turn->decodes() || !turn->awaited_.empty() || turn->settles_) continue;
     Guarded(turn, [&] {
       const Result<uint64_t> room =
           llama::MakeRoom(turn->request_.generate.prefill.window, 1, &turn->session_);

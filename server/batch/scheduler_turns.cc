@@ -1,5 +1,6 @@
 // Scheduler: what becomes of a turn whose tokens have run.
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& 
     Fail(turn, logits.status());
     return false;
   }
-  return Sample(turn, *logits);
+  return TakeStep(turn, turn->reply_->Propose(*logits));
 }
 
 // The pass has run a part of the turn's prompt. True: the prompt is read.
@@ -43,21 +44,61 @@ bool Scheduler::ReadPart(const Part& part) {
   return status.ok();
 }
 
-// Takes the next token of the turn's reply. True: the turn is done.
-bool Scheduler::Sample(Turn* turn, std::span<const float> logits) {
-  const size_t num_before = turn->reply_->tokens().size();
-  const auto finish = turn->reply_->Next(logits);
-  if (!finish.ok()) {
-    Fail(turn, finish.status());
+// Takes the next token of the turn's reply, if the reply has it. True: the turn is done.
+bool Scheduler::TakeStep(Turn* turn, const Result<llama::ReplyStep>& step) {
+  if (!step.ok()) {
+    Fail(turn, step.status());
     return false;
   }
-  turn->finish_ = *finish;
-  const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
-  if (is_token) NoteToken(turn);
+  turn->settles_ = !step->is_settled;
+  turn->is_late_ = turn->is_late_ && turn->settles_;
+  if (turn->settles_) return false;
+  turn->finish_ = step->finish;
+  if (turn->finish_ != llama::FinishReason::kEnd) NoteToken(turn);  // The model's end is no token.
   if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
   if (!turn->finish_) return false;
   turn->reply_->Finish();
   return !LacksLastToken(*turn);
+}
+
+// Takes the answers of grammars that are there, and waits for those that are not late. Appends the
+// turns that are done.
+void Scheduler::SettleReplies(std::chrono::milliseconds wait, std::vector<Turn*>* done) {
+  const auto end = std::chrono::steady_clock::now() + wait;
+  while (true) {
+    for (auto next = active_.begin(); next != active_.end();) {
+      Turn* const turn = (next++)->get();  // An error removes it.
+      if (!turn->settles_) continue;
+      if (Guarded(turn, [&] { return TakeStep(turn, turn->reply_->Settle()); })) {
+        done->push_back(turn);
+      }
+    }
+    std::vector<pollfd> answers = AwaitedAnswers(/*with_late=*/false);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (answers.empty()) return;
+    if (left.count() <= 0) break;
+    poll(answers.data(), answers.size(), static_cast<int>(left.count()));
+  }
+  for (const std::shared_ptr<Turn>& turn : active_) turn->is_late_ = turn->settles_;
+}
+
+// Takes the answers that came between two passes.
+void Scheduler::SettleLate() {
+  std::vector<Turn*> done;
+  SettleReplies(std::chrono::milliseconds(0), &done);
+  for (Turn* const turn : done) GuardedLeave(turn);
+}
+
+// The answers that turns wait for, for poll().
+std::vector<pollfd> Scheduler::AwaitedAnswers(bool with_late) const {
+  std::vector<pollfd> answers;
+  for (const std::shared_ptr<Turn>& turn : active_) {
+    if (turn->settles_ && (with_late || !turn->is_late_)) {
+      answers.push_back(turn->reply_->awaited());
+    }
+  }
+  return answers;
 }
 
 // Whether the last token of the turn's reply is still to be run, in the next pass.

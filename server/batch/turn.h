@@ -152,6 +152,9 @@ class Turn {
   uint64_t read_pass_ = 0;   // The last that took tokens of its prompt; first, that which met it.
   uint64_t num_reused_ = 0;  // TurnStart::num_cached_tokens, once the first part of rest_ is made.
   std::unique_ptr<llama::Reply> reply_;
+  // The reply's grammar has not answered yet about the next token: the turn is left out of passes.
+  bool settles_ = false;
+  bool is_late_ = false;                       // The pass did not wait any longer for this answer.
   std::optional<llama::FinishReason> finish_;  // Once the reply has its last token.
   // Its last pass is over. It ends once the Stores of its name have ended.
   bool is_done_ = false;
