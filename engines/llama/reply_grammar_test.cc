@@ -166,7 +166,7 @@ TEST_F(ReplyGrammarTest, ChancesAreTheModelsOwnAndAfterSamplersThoseBehindTheGra
 
 TEST_F(ReplyGrammarTest, AReplyThatNothingIsAllowedInIsAnError) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reply,
-                              engine_->BeginReply(Under(R"(root ::= [^\x00-\U0010FFFF])")));
+                              engine_->BeginReply(Under(R"(root ::= [^\x00-\UFFFFFFFF])")));
   EXPECT_THAT(reply->Next(DrawLogits()),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("allows no token")));
 

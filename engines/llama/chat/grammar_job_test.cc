@@ -270,7 +270,7 @@ TEST_F(GrammarJobTest, LimitsOfRepetitionsAreLlamaCpps) {
 }
 
 TEST_F(GrammarJobTest, AGrammarOfNothingAllowsNoToken) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(auto job, Start(R"(root ::= [^\x00-\U0010FFFF])"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(auto job, Start(R"(root ::= [^\x00-\UFFFFFFFF])"));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GrammarVerdict verdict, Answer(job.get(), TokenOf("a")));
   for (TokenId token = 0; token < llama_vocab_n_tokens(vocab()); ++token) {
     ASSERT_FALSE(verdict.Allows(token)) << token;
