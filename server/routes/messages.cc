@@ -1,6 +1,7 @@
 #include "server/routes/messages.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "server/anthropic/message_answer.h"
@@ -21,11 +22,14 @@ std::shared_ptr<ReplyWriter> WriterOf(Service* service, const Call& call,
 }
 
 Result<Json> CountTokens(const Service& service, const Call& call) {
-  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-  ATTNDB_ASSIGN_OR_RETURN(const TextRequest asked, ParseTokenCount(body));
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body, kWideFields));
+  ATTNDB_ASSIGN_OR_RETURN(TextRequest asked, ParseTokenCount(body));
+  const std::string header(call.request->Header("x-attndb-context"));
+  ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked));
+  AddDefaults(service.options.chat_variables, &asked.chat);
   ATTNDB_ASSIGN_OR_RETURN(const Prompt prompt,
                           service.prompts->OfChat(call.rules.tenant, asked.context, asked.messages,
-                                                  LimitsFor(service, call, /*max_tokens=*/0)));
+                                                  asked.chat, LimitsFor(service, call, 0)));
   return Json{{"input_tokens", prompt.tokens.size()}};
 }
 
