@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/fields.h"
 #include "server/openai/text_request.h"
 
 namespace attndb::server {

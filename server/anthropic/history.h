@@ -19,7 +19,7 @@
 
 #include "attndb/result.h"
 #include "engines/llama/llama_engine.h"
-#include "server/anthropic/fields.h"
+#include "server/anthropic/cache_marks.h"
 #include "server/json.h"
 
 namespace attndb::server {

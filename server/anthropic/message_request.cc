@@ -5,9 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "server/anthropic/fields.h"
+#include "server/anthropic/cache_marks.h"
 #include "server/anthropic/history.h"
 #include "server/anthropic/tool_fields.h"
+#include "server/fields.h"
 
 namespace attndb::server {
 namespace {

@@ -276,6 +276,7 @@ TEST(MessageRequestTest, WhatIsWrongNamesItsPlace) {
        "'tools.0': tools of type \"web_search_20250305\" are not supported"},
       {Body(R"("tools":[{"name":"","input_schema":{}}])"), "'tools.0.name' is \"\""},
       {Body(R"("tools":[{"input_schema":{}}])"), "'tools.0.name' is null"},
+      {Body(R"("tools":[{"name":"a b","input_schema":{}}])"), "'tools.0.name' is \"a b\""},
       {Body(R"("tools":[{"name":"a","input_schema":{}},{"name":"a","input_schema":{}}])"),
        "'tools.1.name': an earlier tool has this name"},
       {Body(R"("tools":[{"name":"a"}])"), "'tools.0.input_schema' is null"},

@@ -1,14 +1,24 @@
 #include "server/anthropic/tool_fields.h"
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "server/fields.h"
 
 namespace attndb::server {
 namespace {
 
 constexpr size_t kMaxTools = 1024;
 constexpr size_t kMaxNameBytes = 128;
+
+bool IsToolName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  });
+}
 
 // One of the client's own tools, in the form of OpenAI's interface.
 Result<Json> ReadTool(const Json& tool, const std::string& place, CacheMarks* marks) {
@@ -18,9 +28,10 @@ Result<Json> ReadTool(const Json& tool, const std::string& place, CacheMarks* ma
     return RefusedAt(place, "tools of type " + Shown(*type) + " are not supported");
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::string name, NeededText(tool, place, "name"));
-  if (name.empty() || name.size() > kMaxNameBytes) {
+  if (!IsToolName(name)) {
     return WrongValue(PlaceOf(place, "name"),
-                      "a text of 1 to " + std::to_string(kMaxNameBytes) + " bytes", name);
+                      "1 to " + std::to_string(kMaxNameBytes) + " of the characters a-zA-Z0-9_-",
+                      name);
   }
   Json function = {{"name", name}};
   if (FindMember(tool, "description") != nullptr) {

@@ -1,9 +1,9 @@
-// Fields of requests in Anthropic's form: errors name a field by its place, "messages.0.content".
+// Members of the objects in a request. Errors name a member by its place in the body.
 //
 // Errors:  kInvalidArgument with the place, what was expected and what was found.
-// Threads: stateless, but for CacheMarks.
-#ifndef ATTNDB_SERVER_ANTHROPIC_FIELDS_H_
-#define ATTNDB_SERVER_ANTHROPIC_FIELDS_H_
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_FIELDS_H_
+#define ATTNDB_SERVER_FIELDS_H_
 
 #include <cstdint>
 #include <optional>
@@ -14,9 +14,12 @@
 
 namespace attndb::server {
 
-// The place of a member, or of an entry, of what is at `place`. An empty place is the body's.
+// The place of a member of what is at `place`: "messages.content". An empty place is the body's.
 std::string PlaceOf(const std::string& place, const std::string& member);
+// The place of an entry as Anthropic's interface has it, "messages.0", and as OpenAI's has it,
+// "input[0]".
 std::string PlaceOf(const std::string& place, size_t index);
+std::string EntryOf(const std::string& place, size_t index);
 
 // What is at `place` can't be done.
 Status RefusedAt(const std::string& place, const std::string& why);
@@ -33,19 +36,6 @@ Result<std::optional<double>> NumberOf(const Json& object, const char* name, dou
 Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& place,
                                         const char* name, uint64_t least, uint64_t most);
 
-// The marks "cache_control" of a request. Every prompt is stored, whether it has one or not: a mark
-// says how long the context lives at least.
-class CacheMarks {
- public:
-  // Takes the mark of an object, if it has one.
-  Status Take(const Json& object, const std::string& place);
-
-  uint64_t min_ttl_seconds() const { return min_ttl_seconds_; }  // 0: there is no mark.
-
- private:
-  uint64_t min_ttl_seconds_ = 0;
-};
-
 }  // namespace attndb::server
 
-#endif  // ATTNDB_SERVER_ANTHROPIC_FIELDS_H_
+#endif  // ATTNDB_SERVER_FIELDS_H_

@@ -1,6 +1,5 @@
-#include "server/anthropic/fields.h"
+#include "server/fields.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace attndb::server {
@@ -11,6 +10,10 @@ std::string PlaceOf(const std::string& place, const std::string& member) {
 
 std::string PlaceOf(const std::string& place, size_t index) {
   return PlaceOf(place, std::to_string(index));
+}
+
+std::string EntryOf(const std::string& place, size_t index) {
+  return place + "[" + std::to_string(index) + "]";
 }
 
 Status RefusedAt(const std::string& place, const std::string& why) {
@@ -65,26 +68,6 @@ Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& p
                       *found);
   }
   return std::optional(count.get<uint64_t>());
-}
-
-Status CacheMarks::Take(const Json& object, const std::string& place) {
-  constexpr uint64_t kFiveMinutes = 300;
-  constexpr uint64_t kOneHour = 3600;
-  const Json* const mark = FindMember(object, "cache_control");
-  if (mark == nullptr) return Status::Ok();
-  const std::string at = PlaceOf(place, "cache_control");
-  ATTNDB_RETURN_IF_ERROR(CheckObject(*mark, at));
-  const Json* const type = FindMember(*mark, "type");
-  if (type == nullptr || *type != "ephemeral") {
-    return WrongValue(PlaceOf(at, "type"), "ephemeral", type == nullptr ? Json() : *type);
-  }
-  const Json* const ttl = FindMember(*mark, "ttl");
-  if (ttl != nullptr && *ttl != "5m" && *ttl != "1h") {
-    return WrongValue(PlaceOf(at, "ttl"), "5m or 1h", *ttl);
-  }
-  const bool is_long = ttl != nullptr && *ttl == "1h";
-  min_ttl_seconds_ = std::max(min_ttl_seconds_, is_long ? kOneHour : kFiveMinutes);
-  return Status::Ok();
 }
 
 }  // namespace attndb::server
