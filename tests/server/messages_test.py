@@ -43,9 +43,13 @@ def client(server):
         yield made
 
 
+# What the client knows no name of, and sends as it is.
+GREEDY = {"temperature": 0}
+
+
 def ask(client, messages=None, **fields):
     return client.messages.create(**{"model": MODEL, "messages": messages or QUESTION,
-                                     "temperature": 0, "max_tokens": 8, **fields})
+                                     "max_tokens": 8, "extra_body": GREEDY, **fields})
 
 
 def input_of(usage):
@@ -66,8 +70,8 @@ class TestMessages:
 
     def test_a_stream_says_what_the_whole_answer_says(self, client):
         whole = ask(client)
-        with client.messages.stream(model=MODEL, messages=QUESTION, temperature=0,
-                                    max_tokens=8) as stream:
+        with client.messages.stream(model=MODEL, messages=QUESTION, max_tokens=8,
+                                    extra_body=GREEDY) as stream:
             text = "".join(stream.text_stream)
             last = stream.get_final_message()
         assert text == whole.content[0].text == last.content[0].text
@@ -89,8 +93,8 @@ class TestMessages:
         stopped = ask(client, stop_sequences=["Zebra", "Paris"])
         assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "Paris")
         assert "Paris" not in "".join(block.text for block in stopped.content)
-        with client.messages.stream(model=MODEL, messages=QUESTION, temperature=0, max_tokens=8,
-                                    stop_sequences=["Paris"]) as stream:
+        with client.messages.stream(model=MODEL, messages=QUESTION, max_tokens=8,
+                                    stop_sequences=["Paris"], extra_body=GREEDY) as stream:
             last = stream.get_final_message()
         assert (last.stop_reason, last.stop_sequence) == ("stop_sequence", "Paris")
 
