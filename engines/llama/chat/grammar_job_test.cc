@@ -113,15 +113,22 @@ class GrammarJobTest : public ::testing::Test {
     return verdict.ok() && verdict->is_allowed;
   }
 
+  static bool IsAllowed(llama_sampler* grammar, TokenId token) {
+    llama_token_data one = {token, 0.0f, 0.0f};
+    llama_token_data_array array = {&one, 1, -1, false};
+    llama_sampler_apply(grammar, &array);
+    return one.logit == 0.0f;
+  }
+  static TokenId FirstRefused(llama_sampler* grammar) {
+    TokenId token = 0;
+    while (IsAllowed(grammar, token)) ++token;
+    return token;
+  }
   // Sees that the job's masks are those of `grammar`, which has come as far.
   static void ExpectMaskOf(llama_sampler* grammar, const GrammarVerdict& verdict) {
     const int32_t num_tokens = llama_vocab_n_tokens(vocab());
     for (llama_token token = 0; token < num_tokens; ++token) {
-      llama_token_data one = {token, 0.0f, 0.0f};
-      llama_token_data_array array = {&one, 1, -1, false};
-      llama_sampler_apply(grammar, &array);
-      const bool is_allowed = one.logit == 0.0f;
-      ASSERT_EQ(verdict.Allows(token), is_allowed) << token;
+      ASSERT_EQ(verdict.Allows(token), IsAllowed(grammar, token)) << token;
     }
     EXPECT_FALSE(verdict.Allows(num_tokens));
   }
@@ -159,6 +166,25 @@ TEST_F(GrammarJobTest, MasksAreThoseOfTheGrammarTokenForToken) {
     if (verdict.is_allowed) break;  // Within the last string all words are allowed.
     job->Accept(token);
     llama_sampler_accept(ours.get(), token);
+  }
+}
+
+// What allows a token by its text alone is found by a shorter way than the others.
+TEST_F(GrammarJobTest, MasksOfAllKindsOfRulesAreTheSameAsTokenForToken) {
+  for (const std::string grammar :
+       {R"(root ::= [^\u00e9a-y]+)", R"(root ::= "é" | "😀" | "<|im_end|>")",
+        R"(root ::= <[7]> | "th" [a-z]*)", R"(root ::= !<[7]> "a")", "root ::= .", "root ::= \"\"",
+        R"(root ::= " " [a-z]{1,3} [.!] # <not a rule>
+)",
+        R"(root ::= ["\]<>] "[<\"" | [ \n\t]+)"}) {
+    SCOPED_TRACE(grammar);
+    const SamplerHandle ours(llama_sampler_init_grammar(vocab(), grammar.c_str(), "root"));
+    ASSERT_NE(ours, nullptr);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(auto job, Start(grammar));
+    const TokenId refused = FirstRefused(ours.get());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GrammarVerdict verdict, Answer(job.get(), refused));
+    ASSERT_FALSE(verdict.is_allowed);
+    ExpectMaskOf(ours.get(), verdict);
   }
 }
 

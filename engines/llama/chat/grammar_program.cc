@@ -13,12 +13,14 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "engines/llama/chat/chat_frames.h"
 #include "engines/llama/chat/grammar_worker.h"
 #include "engines/llama/chat/program_limits.h"
+#include "engines/llama/chat/token_tree.h"
 #include "engines/llama/chat/vocab_digest.h"
 #include "engines/llama/llama_handles.h"
 
@@ -36,7 +38,11 @@ ModelHandle LoadVocabulary(const std::string& path) {
   params.devices = no_devices;
   params.vocab_only = true;
   try {
-    return ModelHandle(llama_model_load_from_file(path.c_str(), params));
+    ModelHandle model(llama_model_load_from_file(path.c_str(), params));
+    if (model == nullptr) return nullptr;
+    const bool has_any =
+        llama_vocab_type(llama_model_get_vocab(model.get())) != LLAMA_VOCAB_TYPE_NONE;
+    return has_any ? std::move(model) : nullptr;
   } catch (const std::exception&) {
     return nullptr;
   }
@@ -66,7 +72,9 @@ class GrammarProgram {
  public:
   GrammarProgram(int socket, const std::string& path)
       : socket_(socket), path_(path), model_(LoadVocabulary(path)) {
-    if (model_ != nullptr) digest_ = VocabDigest(llama_model_get_vocab(model_.get()));
+    if (model_ == nullptr) return;
+    digest_ = VocabDigest(llama_model_get_vocab(model_.get()));
+    tree_.emplace(llama_model_get_vocab(model_.get()));
   }
 
   void Run() {
@@ -103,7 +111,7 @@ class GrammarProgram {
     close(socket_);
     for (const auto& [other, socket] : workers_) close(socket);
     if (!LimitMemory()) _exit(EXIT_FAILURE);
-    RunGrammarWorker(job, {llama_model_get_vocab(model_.get()), digest_});
+    RunGrammarWorker(job, {llama_model_get_vocab(model_.get()), &*tree_, digest_});
     _exit(EXIT_SUCCESS);
   }
 
@@ -128,6 +136,7 @@ class GrammarProgram {
   const std::string path_;
   const ModelHandle model_;  // Null: it can't be loaded.
   std::string digest_;
+  std::optional<TokenTree> tree_;
   std::map<pid_t, int> workers_;  // The sockets that they answer on.
 };
 

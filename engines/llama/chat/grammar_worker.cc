@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <numeric>
 #include <regex>
 #include <stdexcept>
 #include <string_view>
@@ -24,6 +25,7 @@ namespace attndb::llama {
 namespace {
 
 constexpr char kRoot[] = "root";
+constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 std::string FieldOf(const ChatFields& fields, const std::string& name) {
   const auto found = fields.find(name);
@@ -159,9 +161,6 @@ ChatFields GrammarWorker::Begin(const ChatFields& request) {
   if (FieldOf(request, "vocabulary") != digest_) {
     return {{"failed", "the model's file has another vocabulary than when it was opened"}};
   }
-  if (llama_vocab_type(vocab_) == LLAMA_VOCAB_TYPE_NONE) {
-    return {{"failed", "the model file has no tokenizer"}};
-  }
   Compile(request);
   // A lazy grammar begins with its trigger, which comes later.
   if (!request.contains("lazy")) AcceptBefore(FieldOf(request, "before"));
@@ -170,6 +169,7 @@ ChatFields GrammarWorker::Begin(const ChatFields& request) {
 
 void GrammarWorker::Compile(const ChatFields& request) {
   const std::string text = FieldOf(request, "grammar");
+  has_token_rules_ = HasTokenRules(text);
   const Printed printed;
   try {
     grammar_ = Compiled(vocab_, text, request);
@@ -236,27 +236,43 @@ void GrammarWorker::GoOn() {
   }
 }
 
-bool GrammarWorker::Allows(llama_token token) const {
-  llama_token_data candidate = {token, 1.0f, 0.0f};
-  llama_token_data_array array = {&candidate, 1, -1, false};
-  llama_sampler_apply(grammar_.get(), &array);
-  return candidate.logit != -std::numeric_limits<float>::infinity();
-}
+bool GrammarWorker::Allows(llama_token token) const { return !AllowedOf({&token, 1}).empty(); }
 
-std::string GrammarWorker::Mask() {
+// Where a text does not fit, the tokens that begin with it are not tried: of SmolLM2's 49,152
+// tokens some hundred are, unless most of them may come.
+std::string GrammarWorker::Mask() const {
   const auto num_tokens = static_cast<size_t>(llama_vocab_n_tokens(vocab_));
-  std::vector<llama_token_data> candidates(num_tokens);
-  for (size_t i = 0; i < num_tokens; ++i) {
-    candidates[i] = {static_cast<llama_token>(i), 1.0f, 0.0f};
+  std::vector<llama_token> tried(tree_->roots().begin(), tree_->roots().end());
+  if (has_token_rules_) {
+    tried.resize(num_tokens);
+    std::iota(tried.begin(), tried.end(), 0);
   }
-  llama_token_data_array array = {candidates.data(), num_tokens, -1, false};
-  llama_sampler_apply(grammar_.get(), &array);
   std::string mask((num_tokens + 7) / 8, '\0');
-  for (size_t i = 0; i < num_tokens; ++i) {
-    const bool is_allowed = candidates[i].logit != -std::numeric_limits<float>::infinity();
-    mask[i / 8] = static_cast<char>(mask[i / 8] | static_cast<int>(is_allowed) << i % 8);
+  while (!tried.empty()) {
+    const std::vector<llama_token> allowed = AllowedOf(tried);
+    tried.clear();
+    for (const llama_token token : allowed) {
+      const auto at = static_cast<size_t>(token);
+      mask[at / 8] = static_cast<char>(mask[at / 8] | 1 << at % 8);
+      if (has_token_rules_) continue;
+      const std::span<const llama_token> longer = tree_->children(token);
+      tried.insert(tried.end(), longer.begin(), longer.end());
+    }
   }
   return mask;
+}
+
+std::vector<llama_token> GrammarWorker::AllowedOf(std::span<const llama_token> tokens) const {
+  std::vector<llama_token_data> candidates;
+  candidates.reserve(tokens.size());
+  for (const llama_token token : tokens) candidates.push_back({token, 1.0f, 0.0f});
+  llama_token_data_array array = {candidates.data(), candidates.size(), -1, false};
+  llama_sampler_apply(grammar_.get(), &array);
+  std::vector<llama_token> allowed;
+  for (const llama_token_data& candidate : candidates) {
+    if (candidate.logit != kNever) allowed.push_back(candidate.id);
+  }
+  return allowed;
 }
 
 void RunGrammarWorker(int socket, GrammarWorker worker) {

@@ -21,18 +21,22 @@
 #include <llama.h>
 
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engines/llama/chat/chat_frames.h"
+#include "engines/llama/chat/token_tree.h"
 #include "engines/llama/llama_handles.h"
 
 namespace attndb::llama {
 
 class GrammarWorker {
  public:
-  // `vocab` outlives this; `digest` is its VocabDigest.
-  GrammarWorker(const llama_vocab* vocab, std::string digest)
-      : vocab_(vocab), digest_(std::move(digest)) {}
+  // `vocab` and its `tree` outlive this; `digest` is its VocabDigest.
+  GrammarWorker(const llama_vocab* vocab, const TokenTree* tree, std::string digest)
+      : vocab_(vocab), tree_(tree), digest_(std::move(digest)) {}
 
   ChatFields Answer(const ChatFields& request);
   // To be called behind Answer: accepts the token that was just allowed, since a reply takes it.
@@ -48,10 +52,14 @@ class GrammarWorker {
   void Accept(llama_token token);
 
   bool Allows(llama_token token) const;
-  std::string Mask();
+  std::string Mask() const;
+  // Those of `tokens` that may come.
+  std::vector<llama_token> AllowedOf(std::span<const llama_token> tokens) const;
 
   const llama_vocab* const vocab_;
+  const TokenTree* const tree_;
   const std::string digest_;
+  bool has_token_rules_ = false;
   SamplerHandle grammar_;                // Null before Begin.
   std::string mask_;                     // The last one; empty: the last token was allowed.
   std::optional<llama_token> allowed_;   // The last checked token, if it was allowed.
