@@ -327,7 +327,15 @@ class TextCall {
     } else if (asked_.chat.tool_choice == llama::ToolChoice::kRequired) {
       return Status::Unsupported("'tool_choice': the model's template has no form for tools");
     }
-    return Status::Ok();
+    return CheckGrammar(*generate);
+  }
+
+  // A grammar that can't be compiled is refused before the prompt is run.
+  Status CheckGrammar(const llama::GenerateOptions& generate) const {
+    if (!generate.constraint) return Status::Ok();
+    const Status status = service_->engine->CheckGrammar(*generate.constraint);
+    if (status.code() != StatusCode::kResourceExhausted) return status;
+    return Status::InvalidArgument(status.message());  // The grammar is to blame, not the server.
   }
 
   ReplyReading ReadingFor(const Call& call) const {
