@@ -180,5 +180,30 @@ TEST(SamplerTest, OptionsOutOfLimitsAreNamed) {
   }
 }
 
+TEST(SamplerTest, SamplesOfSomeTokensAlone) {
+  const auto is_odd = [](TokenId token) { return token % 2 == 1; };
+  const auto none = [](TokenId) { return false; };
+  for (const float temperature : {0.0f, 1.0f}) {
+    TokenSampler sampler = *TokenSampler::Make(
+        {.temperature = temperature, .top_k = 0, .top_p = 1, .min_p = 0, .logit_bias = {}}, 5);
+    const std::vector<float> logits = {9, 1, 8, -70, 9};
+    EXPECT_EQ(sampler.SampleOf(logits, is_odd), 1);
+    EXPECT_EQ(sampler.SampleOf(logits, none), std::nullopt);
+    EXPECT_EQ(sampler.SampleOf(std::vector<float>{0, kNever, 0, kNever, 0}, is_odd), std::nullopt);
+  }
+}
+
+TEST(SamplerTest, ABiasMayForbidAllOfThem) {
+  const auto is_odd = [](TokenId token) { return token % 2 == 1; };
+  for (const float temperature : {0.0f, 1.0f}) {
+    TokenSampler sampler = *TokenSampler::Make(
+        {.temperature = temperature, .logit_bias = {{1, kNever}, {3, kNever}}}, 5);
+    EXPECT_EQ(sampler.SampleOf(std::vector<float>{1, 2, 3, 4, 5}, is_odd), std::nullopt);
+    EXPECT_EQ(sampler.SampleOf(std::vector<float>{1, 2, 3, 4, 5},
+                               [](TokenId token) { return token < 2; }),
+              0);
+  }
+}
+
 }  // namespace
 }  // namespace attndb::llama
