@@ -12,6 +12,7 @@
 #include "engines/llama/chat_json.h"
 #include "engines/llama/message_places.h"
 #include "engines/llama/special_tokens.h"
+#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
 namespace {

@@ -17,9 +17,10 @@
 #include "attndb/result.h"
 #include "engines/llama/chat/chat_renderer.h"
 #include "engines/llama/chat_prompt.h"
-#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
+
+class Tokenizer;
 
 // What the tokenizer sets in front of a prompt and behind it, if a template writes it. Empty: it
 // sets nothing.

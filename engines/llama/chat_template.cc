@@ -11,6 +11,7 @@
 #include "engines/llama/gguf_file.h"
 #include "engines/llama/message_places.h"
 #include "engines/llama/rendered_prompt.h"
+#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
 namespace {

@@ -24,9 +24,10 @@
 #include "engines/llama/chat/chat_renderer.h"
 #include "engines/llama/chat_render.h"
 #include "engines/llama/llama_engine.h"
-#include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
+
+class Tokenizer;
 
 // Whether the chat template of a model file can be applied: "known", "unknown", "none", or "" if
 // the file can't be read.
