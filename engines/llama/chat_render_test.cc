@@ -16,6 +16,7 @@
 #include "engines/llama/chat/chat_test_util.h"
 #include "engines/llama/chat_json.h"
 #include "engines/llama/text_follow.h"
+#include "engines/llama/tokenizer.h"
 #include "engines/llama/vocab_test_util.h"
 #include "testing/matchers.h"
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -19,12 +21,30 @@ namespace {
 // Between a document and the question about it, inside one message.
 constexpr std::string_view kQuestionGap = "\n\n";
 
+// Whether a template reads the time, by the names that llama.cpp has for it.
+bool MayAskTheTime(std::string_view source) {
+  return source.find("strftime_now") != std::string_view::npos ||
+         source.find("date") != std::string_view::npos;
+}
+
+constexpr size_t kMostKept = 64;
+
 Status NotOnce() {
   return Status::Unsupported(
       "the model's chat template does not show each message exactly once, as it is");
 }
 
 }  // namespace
+
+struct ChatTemplate::Kept {
+  struct Entry {
+    std::string text;
+    std::time_t made_at = 0;  // 0: the template has no clock.
+  };
+
+  std::mutex mutex;
+  std::map<std::string, Entry> texts;
+};
 
 std::string TemplateOfFile(const std::string& path) {
   const Result<GgufFile> file = GgufFile::Open(path);
@@ -39,7 +59,10 @@ std::string TemplateOfFile(const std::string& path) {
 ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added)
     : text_(std::move(text)),
       added_(std::move(added)),
-      renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)) {}
+      renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)),
+      has_clock_(MayAskTheTime(text_.source)),
+      kept_(std::make_unique<Kept>()) {}
+ChatTemplate::~ChatTemplate() = default;
 
 Status ChatTemplate::Check() const {
   if (renderer_->has_program()) return renderer_->Check();
@@ -82,9 +105,27 @@ Result<std::string> ChatTemplate::ApplyJinja(std::span<const ChatMessage> messag
   return std::string(WithoutAdded(text, added_));
 }
 
+Result<std::string> ChatTemplate::KeptText(std::span<const ChatMessage> messages) const {
+  std::string key;
+  for (const ChatMessage& message : messages) {
+    key.append(message.role).append("\n").append(message.content).append("\n");
+  }
+  const std::time_t now = has_clock_ ? std::time(nullptr) : 0;
+  {
+    const std::lock_guard<std::mutex> lock(kept_->mutex);
+    const auto found = kept_->texts.find(key);
+    if (found != kept_->texts.end() && found->second.made_at == now) return found->second.text;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, Apply(messages, /*add_assistant=*/true));
+  const std::lock_guard<std::mutex> lock(kept_->mutex);
+  if (kept_->texts.size() >= kMostKept) kept_->texts.clear();
+  kept_->texts[key] = {text, now};
+  return text;
+}
+
 Result<std::vector<std::string>> ChatTemplate::MarkupOf(
     std::span<const ChatMessage> messages, std::span<const std::string> placeholders) const {
-  Result<std::string> applied = Apply(messages, /*add_assistant=*/true);
+  Result<std::string> applied = KeptText(messages);
   const StatusCode code = applied.status().code();
   // Nothing that a user wrote: the template fails each time.
   if (code == StatusCode::kInvalidArgument || code == StatusCode::kResourceExhausted) {

@@ -37,6 +37,7 @@ class ChatTemplate {
  public:
   // `text`: the template of the GGUF; an empty source: none.
   explicit ChatTemplate(TemplateText text, AddedTexts added = {});
+  ~ChatTemplate();
 
   // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
   Status Check() const;
@@ -59,6 +60,9 @@ class ChatTemplate {
   Result<std::string> GrammarOfSchema(std::string_view json_schema) const;
 
  private:
+  // The text of a chat that no user wrote, up to where the assistant begins. Such texts are kept:
+  // a prompt takes several, often the same.
+  Result<std::string> KeptText(std::span<const ChatMessage> messages) const;
   // The texts around the placeholders, one more than there are.
   Result<std::vector<std::string>> MarkupOf(std::span<const ChatMessage> messages,
                                             std::span<const std::string> placeholders) const;
@@ -79,6 +83,9 @@ class ChatTemplate {
   const TemplateText text_;
   const AddedTexts added_;
   const std::unique_ptr<ChatRenderer> renderer_;
+  const bool has_clock_;  // Whether the template may ask for the time.
+  struct Kept;
+  const std::unique_ptr<Kept> kept_;
 };
 
 }  // namespace attndb::llama

@@ -40,13 +40,15 @@ std::unique_ptr<LlamaEngine> ChatTemplateTest::engine_;
 TEST_F(ChatTemplateTest, PrefixAndSuffixMakeOnePrompt) {
   EXPECT_EQ(Text(engine_->DocumentPrefix("Be brief.", "A document.")),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nA document.");
-  EXPECT_EQ(Text(engine_->DocumentPrefix("", "A document.")), "<|im_start|>user\nA document.");
+  EXPECT_EQ(Text(engine_->DocumentPrefix("", "A document.")),
+            std::string(kSmolSystem) + "<|im_start|>user\nA document.");
   EXPECT_EQ(Text(engine_->QuestionSuffix("Why?")), "\n\nWhy?<|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST_F(ChatTemplateTest, TurnsMakeOneDialogue) {
-  EXPECT_EQ(Text(engine_->FirstTurn("", "Hello")),
-            "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(
+      Text(engine_->FirstTurn("", "Hello")),
+      std::string(kSmolSystem) + "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(Text(engine_->NextTurn("And now?")),
             "<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
   const std::vector<ChatMessage> messages = {
@@ -62,9 +64,9 @@ TEST_F(ChatTemplateTest, ContentsCannotForgeMarkup) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto marks,
                               engine_->Tokenize("<|im_start|><|im_end|>", false, true));
   ASSERT_EQ(marks.size(), 2u);
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), marks[0]), 1) << "the user message's own";
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), marks[1]), 0);
-  EXPECT_EQ(*engine_->Detokenize(ids, true), "<|im_start|>user\n" + attack);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), marks[0]), 2) << "the template's own";
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), marks[1]), 1);
+  EXPECT_EQ(*engine_->Detokenize(ids, true), kSmolSystem + ("<|im_start|>user\n" + attack));
 }
 
 TEST_F(ChatTemplateTest, DocumentsComeBackByteForByte) {
@@ -82,6 +84,43 @@ TEST_F(ChatTemplateTest, DocumentsComeBackByteForByte) {
 TEST_F(ChatTemplateTest, IdsOutOfTheVocabularyAreRefused) {
   EXPECT_THAT(engine_->Detokenize(std::vector<TokenId>{1, 1 << 30}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 1")));
+}
+
+// Engines with other templates than the file's.
+Result<LlamaEngine> OpenWithTemplate(const std::string& source) {
+  return LlamaEngine::Open("smollm2", {.num_threads = 1, .chat_template = source});
+}
+
+TEST(OtherChatTemplateTest, ReplacesTheFilesOwn) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const LlamaEngine engine,
+      OpenWithTemplate("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[end]"));
+  EXPECT_TRUE(engine.info().knows_chat_template);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto ids, engine.FirstTurn("Be.", "Hello"));
+  EXPECT_EQ(*engine.Detokenize(ids, true), "[system]Be.[user]Hello[end]");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RenderedPrompt prompt,
+                              engine.Render(std::vector<ChatMessage>{{"user", "Hello"}}));
+  EXPECT_EQ(prompt.messages.size(), 1u);
+}
+
+TEST(OtherChatTemplateTest, OneThatCantBeParsedIsNamedAtOpen) {
+  EXPECT_THAT(OpenWithTemplate("fine\nfine\n{% if x %}"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("can't be parsed")));
+}
+
+TEST(OtherChatTemplateTest, DocumentsThatDoNotComeOutAsTheyAreAreRefused) {
+  for (const char* source :
+       {// The text in front of the document depends on the question.
+        "{{ messages[0].content | length }} {{ messages[0].content }}",
+        "{{ messages[0].content[-20:] }}: {{ messages[0].content }}",
+        // The document is changed, shown twice, or left out.
+        "{{ messages[0].content | tojson }}", "{{ messages[0].content | upper }}",
+        "{{ messages[0].content }}{{ messages[0].content }}", "{{ messages[0].role }}"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine, OpenWithTemplate(source));
+    EXPECT_FALSE(engine.info().knows_chat_template) << source;
+    EXPECT_THAT(engine.DocumentParts("", "x"), FailsWith(StatusCode::kUnsupported, ::testing::_))
+        << source;
+  }
 }
 
 TEST(ChatTemplateWithoutTokenizerTest, IsRefused) {

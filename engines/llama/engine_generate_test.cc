@@ -34,7 +34,8 @@ constexpr const char* kDocument =
 class EngineGenerateTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    Result<LlamaEngine> engine = LlamaEngine::Open("smollm2", {.num_threads = 1});
+    Result<LlamaEngine> engine =
+        LlamaEngine::Open("smollm2", {.num_threads = 1, .chat_template = kChatMl});
     ASSERT_THAT(engine, ::attndb::test::IsOk());
     engine_ = std::make_unique<LlamaEngine>(*std::move(engine));
   }

@@ -18,6 +18,16 @@ namespace attndb::llama {
 
 using LogitRows = std::vector<std::vector<float>>;
 
+// What SmolLM2's template writes in front of a chat without a system message.
+inline constexpr char kSmolSystem[] =
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n";
+
+// SmolLM2's marks without that message: with it the model's answers are longer and worse.
+inline constexpr char kChatMl[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
 // Path of a model that scripts/make_tiny_model.py made.
 std::string TinyModel(const std::string& kind);
 

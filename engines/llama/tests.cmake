@@ -85,4 +85,11 @@ if(TARGET attndb_chat_program)
             reply_grammar_test.cc
     LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600)
   add_dependencies(llama_grammar_test attndb_chat_program)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/.deps/templates)  # scripts/setup.sh templates
+    attndb_add_test(llama_templates_test
+      SOURCES template_matrix_test.cc vocab_test_util.cc
+      LIBS attndb_llama_testing llama LABELS engine)
+    target_compile_definitions(llama_templates_test
+      PRIVATE ATTNDB_CHAT_TEMPLATES="${CMAKE_SOURCE_DIR}/.deps/templates")
+  endif()
 endif()
