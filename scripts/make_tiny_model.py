@@ -244,7 +244,10 @@ def llama_spm(seed):
     model.tensor("blk.0.ffn_down_exps.weight", ff, embed, experts)
     pieces = ["\u2581"] + [f"\u2581{a}{b}" for a in "abcdefgh" for b in "aeiouxyz"]
     model.meta |= _sentence_pieces(pieces) | {
-        "tokenizer.chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}{% endfor %}"}
+        "tokenizer.chat_template":
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+            "{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"}
     return model
 
 
