@@ -103,8 +103,8 @@ class Conversations {
   // The texts of the turns that answered the messages with this digest: the newest first, the last
   // 16. Errors: as DB::List.
   Result<std::vector<KeptText>> Candidates(const std::string& tenant, const std::string& digest);
-  // Of the texts of live sessions that have fewer messages than a prompt, the one that shares the
-  // most first tokens with it; null: none has any. The layouts say how many messages there are.
+  // The text of a live session that has fewer messages than a prompt, and shares the most first
+  // tokens with it; null: none shares any. The layouts say how many messages there are.
   std::shared_ptr<const KeptText> LiveLike(const std::string& tenant,
                                            std::span<const TokenId> prompt,
                                            const TextLayout& text) const;

@@ -238,8 +238,8 @@ Result<Prompt> Prompts::PromptOf(const Chat& chat, const Limits& limits) const {
   const bool is_bare = !engine_->info().has_chat_template;
   const TextLayout begun = {is_bare ? TextForm::kRaw : TextForm::kDialogue, {}};
   Take(subject.context.empty() ? begun : subject.stored.text, joined, chat.messages, &prompt);
-  ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, limits));
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, NumSystem(chat, joined, prompt));
+  ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, prompt.num_system, limits));
   ATTNDB_ASSIGN_OR_RETURN(prompt.parted, PartedOf(chat, followed, prompt.text, limits));
   return prompt;
 }
@@ -326,10 +326,13 @@ void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Me
 }
 
 Result<uint64_t> Prompts::NumLast(const Chat& chat, const llama::JoinedText& joined,
-                                  const Limits& limits) const {
+                                  uint64_t num_system, const Limits& limits) const {
   const uint64_t num_tokens = joined.tokens.size();
   const size_t num_messages = chat.messages.size();
-  if (num_messages == 1) return num_tokens - joined.num_kept;
+  if (num_messages == 1) {
+    const bool is_system = RoleOf(chat.messages.front().role) == TextRole::kSystem;
+    return num_tokens - (is_system ? 0 : std::max(joined.num_kept, num_system));
+  }
   if (!joined.contents.empty()) return num_tokens - joined.contents[num_messages - 2].end;
   // The prompt does not show where its messages are.
   ATTNDB_ASSIGN_OR_RETURN(const Tokens last,

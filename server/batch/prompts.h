@@ -141,10 +141,11 @@ class Prompts {
   // Gives the prompt its tokens, and these messages behind what `before` says.
   static void Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,
                    Prompt* prompt);
-  Result<uint64_t> NumLast(const Chat& chat, const llama::JoinedText& joined,
-                           const Limits& limits) const;
   Result<uint64_t> NumSystem(const Chat& chat, const llama::JoinedText& joined,
                              const Prompt& prompt) const;
+  // `num_system`: those of NumSystem.
+  Result<uint64_t> NumLast(const Chat& chat, const llama::JoinedText& joined, uint64_t num_system,
+                           const Limits& limits) const;
   // Whether the template has a system message of its own.
   Result<bool> HasOwnSystem() const;
 

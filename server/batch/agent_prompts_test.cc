@@ -1,0 +1,180 @@
+// Goal:   an agent's conversation is recognized although its template leaves out earlier reasoning,
+//         and although its assistant's messages are tool calls: only what comes behind the part
+//         that was left out is run.
+// Method: SmolLM2's vocabulary under templates of the tests. Turns are kept as the scheduler keeps
+//         them; replies are the tests' own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "engines/llama/chat/chat_test_util.h"
+#include "engines/llama/llama_engine.h"
+#include "server/batch/prompts.h"
+#include "server/batch/turn_id.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::server {
+namespace {
+
+using Messages = std::vector<llama::ChatMessage>;
+using Tokens = std::vector<TokenId>;
+
+constexpr const char* kTenant = "default";
+
+class AgentPromptsTest : public ::testing::Test {
+ protected:
+  void Open(const std::string& chat_template) {
+    Result<llama::LlamaEngine> engine =
+        llama::LlamaEngine::Open("smollm2", {.num_threads = 1, .chat_template = chat_template});
+    ASSERT_THAT(engine, ::attndb::test::IsOk());
+    engine_.emplace(*std::move(engine));
+    Result<DB> db = DB::Open(directory_.File("store"), {});
+    ASSERT_THAT(db, ::attndb::test::IsOk());
+    db_.emplace(*std::move(db));
+    Forget();
+  }
+  void TearDown() override {
+    if (conversations_) conversations_->WaitForStores();
+  }
+  // As after a restart: only the store is left.
+  void Forget() {
+    if (conversations_) conversations_->WaitForStores();
+    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
+    prompts_.emplace(&*engine_, &*conversations_);
+  }
+  Prompt PromptOf(const Messages& messages, const llama::ChatOptions& options = {}) const {
+    Result<Prompt> prompt = prompts_->OfChat(kTenant, "", messages, options);
+    EXPECT_THAT(prompt, ::attndb::test::IsOk());
+    return prompt.ok() ? *std::move(prompt) : Prompt();
+  }
+  // Keeps a reply to the prompt, a token for each letter, and returns all tokens.
+  Tokens Answer(const Prompt& prompt, const std::string& reply) {
+    Tokens turn = prompt.tokens;
+    for (const char c : reply) {
+      for (const TokenId token : *engine_->Tokenize(std::string(1, c), false, false)) {
+        turn.push_back(token);
+      }
+    }
+    Continuation start = *conversations_->Start(kTenant, turn, "full");
+    EXPECT_THAT(engine_->Prefill(start.session, start.rest), ::attndb::test::IsOk());
+    TextLayout text = prompt.text;
+    llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
+    conversations_->Keep(kTenant, NewTurnId(prompt.digest), std::move(start.session), turn,
+                         std::nullopt, text);
+    return turn;
+  }
+  size_t NumRun(const Prompt& prompt) {
+    return conversations_->Start(kTenant, prompt.tokens, "full")->rest.size();
+  }
+
+  ::attndb::test::TempDir directory_;
+  std::optional<llama::LlamaEngine> engine_;
+  std::optional<DB> db_;
+  std::optional<Conversations> conversations_;
+  std::optional<Prompts> prompts_;
+};
+
+TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
+  Open(llama::kThinkTemplate);
+  Messages messages = {{"system", "Be brief."}, {"user", "Which colour is the cat?"}};
+  Prompt prompt = PromptOf(messages);
+  for (int turn = 0; turn < 3; ++turn) {
+    const Tokens told = Answer(prompt, "<think>\nWell, cats.\n</think>\n\nGrey it is");
+    const size_t num_asked = prompt.tokens.size();
+    messages.push_back({"assistant", "Grey it is", R"({"reasoning_content": "Well, cats."})"});
+    messages.push_back({"user", "Sure?"});
+    if (turn == 1) Forget();
+    prompt = PromptOf(messages);
+    EXPECT_EQ(CommonLength(prompt.tokens, told), num_asked) << turn;
+    EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - num_asked) << turn;
+    ASSERT_TRUE(prompt.parted) << turn;
+    EXPECT_EQ(PlaceText(*prompt.parted), std::to_string(messages.size() - 2) + ":0") << turn;
+    EXPECT_THAT(prompt.parted->stored, ::testing::StartsWith("<think>\\nWell, cats.")) << turn;
+    EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("Grey it is<|im_end|>")) << turn;
+  }
+}
+
+class ToolCallsTest : public AgentPromptsTest {
+ protected:
+  void SetUp() override { Open(llama::kToolTemplate); }
+  static std::string Said(const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " + arguments +
+           "}\n</tool_call>";
+  }
+  // The assistant's message as a client sends it back.
+  static llama::ChatMessage Calling(const std::string& id, const std::string& city) {
+    return {"assistant", "",
+            R"({"tool_calls": [{"id": ")" + id + R"(", "type": "function", "function":
+                {"name": "get_weather", "arguments": "{\"city\": \")" +
+                city + R"(\"}"}}]})"};
+  }
+  static llama::ChatMessage Returned(const std::string& id, const std::string& text) {
+    return {"tool", text, R"({"tool_call_id": ")" + id + R"("})"};
+  }
+
+  const llama::ChatOptions options_ = {.tools = llama::TwoTools()};
+};
+
+TEST_F(ToolCallsTest, AReplyThatCalledAToolIsReused) {
+  Messages messages = {{"user", "How is the weather in Oslo?"}};
+  Prompt prompt = PromptOf(messages, options_);
+  EXPECT_GT(prompt.num_system, 50u) << "the tools stay";
+  const Tokens first = Answer(prompt, Said(R"({"city": "Oslo"})"));
+  messages.push_back(Calling("call_1", "Oslo"));
+  messages.push_back(Returned("call_1", "It rains."));
+  prompt = PromptOf(messages, options_);
+  EXPECT_EQ(CommonLength(prompt.tokens, first), first.size());
+  EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - first.size());
+  EXPECT_FALSE(prompt.parted);
+  // The next turn, after a restart. The client has other ids by now.
+  const Tokens second = Answer(prompt, "Wet.");
+  messages[1] = Calling("call_7", "Oslo");
+  messages[2] = Returned("call_7", "It rains.");
+  messages.push_back({"assistant", "Wet."});
+  messages.push_back({"user", "And in Rome?"});
+  Forget();
+  prompt = PromptOf(messages, options_);
+  EXPECT_EQ(CommonLength(prompt.tokens, second), second.size());
+  EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - second.size());
+  EXPECT_FALSE(prompt.parted);
+}
+
+TEST_F(ToolCallsTest, ACallThatComesBackChangedIsReusedUpToTheChange) {
+  Messages messages = {{"user", "How is the weather in Oslo?"}};
+  const Prompt asked = PromptOf(messages, options_);
+  const Tokens told = Answer(asked, Said(R"({"city": "Oslo"})"));
+  messages.push_back(Calling("call_1", "Osaka"));
+  messages.push_back(Returned("call_1", "It rains."));
+  const Prompt prompt = PromptOf(messages, options_);
+  const size_t num_kept = CommonLength(prompt.tokens, told);
+  EXPECT_GT(num_kept, asked.tokens.size() + 40);
+  EXPECT_LT(num_kept, told.size());
+  ASSERT_TRUE(prompt.parted);
+  EXPECT_EQ(PlaceText(*prompt.parted), "2:0") << "the template's words come in front of it";
+  EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith(R"(aka\"}}\n</tool_call>)"));
+  EXPECT_THAT(prompt.parted->stored, ::testing::StartsWith(R"(lo\"}}\n</tool_call>)"));
+}
+
+// Other tools are another beginning. The turn is found by its messages, and left at the tools.
+TEST_F(ToolCallsTest, ChangedToolsAreTold) {
+  Messages messages = {{"user", "How is the weather in Oslo?"}};
+  Answer(PromptOf(messages, options_), "Wet.");
+  messages.push_back({"assistant", "Wet."});
+  messages.push_back({"user", "Sure?"});
+  llama::ChatOptions changed = options_;
+  changed.tools.replace(changed.tools.find("add_note"), 8, "add_memo");
+  const Prompt prompt = PromptOf(messages, changed);
+  ASSERT_TRUE(prompt.parted);
+  EXPECT_EQ(PlaceText(*prompt.parted), "0:0");
+  EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("memo"));
+}
+
+}  // namespace
+}  // namespace attndb::server
