@@ -104,6 +104,19 @@ ModelSource SourceOf(const ModelInfo& info, const std::vector<AdapterFile>& adap
           .path = found.Validate().ok() ? found.path : ""};
 }
 
+// The token, unless the vocabulary has none.
+std::optional<TokenId> PresentToken(llama_token token) {
+  return token == LLAMA_TOKEN_NULL ? std::nullopt : std::optional<TokenId>(token);
+}
+
+FimTokens FimTokensOf(const llama_vocab* vocab) {
+  return {.prefix = PresentToken(llama_vocab_fim_pre(vocab)),
+          .suffix = PresentToken(llama_vocab_fim_suf(vocab)),
+          .middle = PresentToken(llama_vocab_fim_mid(vocab)),
+          .repository = PresentToken(llama_vocab_fim_rep(vocab)),
+          .file = PresentToken(llama_vocab_fim_sep(vocab))};
+}
+
 }  // namespace
 
 Status LlamaEngine::Impl::LoadModel() {
@@ -164,6 +177,7 @@ void LlamaEngine::Impl::ReadInfo() {
   ReadPooling();
   info.knows_chat_template = info.has_chat_template && chat->DocumentParts("", "x").ok();
   info.has_tokenizer = tokenizer->present();
+  info.fim = FimTokensOf(vocab);
 }
 
 void LlamaEngine::Impl::ReadTemplate() {
@@ -176,6 +190,9 @@ void LlamaEngine::Impl::ReadTemplate() {
     text.tool_source = TextOrEmpty(llama_model_chat_template(model_.get(), "tool_use"));
   }
   info.has_chat_template = !text.source.empty();
+  info.chat_template = text.source;
+  info.begin_token = text.bos;
+  info.end_token = text.eos;
   AddedTexts added = {.front = llama_vocab_get_add_bos(vocab) ? text.bos : "",
                       .back = llama_vocab_get_add_eos(vocab) ? text.eos : ""};
   chat.emplace(std::move(text), std::move(added));

@@ -104,6 +104,15 @@ struct EngineOptions {
   std::function<bool()> keep_going;
 };
 
+// The control tokens of a model that fills in the middle of a text; nullopt: it has none such.
+struct FimTokens {
+  std::optional<TokenId> prefix;
+  std::optional<TokenId> suffix;
+  std::optional<TokenId> middle;
+  std::optional<TokenId> repository;  // In front of a repository's name.
+  std::optional<TokenId> file;        // In front of a file's name.
+};
+
 // What the model file says about itself.
 struct ModelInfo {
   std::string path;
@@ -123,6 +132,9 @@ struct ModelInfo {
   bool has_chat_template = false;
   bool knows_chat_template = false;  // Whether it can be applied.
   bool has_tokenizer = false;
+  std::string chat_template;           // The one that is used; empty: none.
+  std::string begin_token, end_token;  // Names of the tokens around a text; empty: none.
+  FimTokens fim;
   // Channels of the embeddings that the model makes of texts; 0: it makes none.
   uint32_t embedding_size = 0;
 };

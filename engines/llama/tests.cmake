@@ -55,7 +55,7 @@ foreach(shard 1 2)  # The longest of all: from the start.
   set_tests_properties(llama_smollm2_test_${shard} PROPERTIES COST 1000)
 endforeach()
 attndb_add_test(llama_find_test
-  SOURCES find_test.cc found_passages_test.cc LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200)
+  SOURCES find_test.cc found_passages_test.cc token_ranges_test.cc LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200)
 # These need no model, or one in a child process.
 attndb_add_test(llama_gguf_test
   SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc source_tree_test.cc
