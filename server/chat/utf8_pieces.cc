@@ -29,7 +29,7 @@ Lead LeadOf(uint8_t byte) {
 }
 
 // The first bytes of `text` that are, or begin, the character of `lead`.
-size_t BytesOf(const Lead& lead, std::string_view text) {
+size_t CharacterBytesOf(const Lead& lead, std::string_view text) {
   size_t count = 1;
   while (count < lead.num_bytes && count < text.size()) {
     const auto byte = static_cast<uint8_t>(text[count]);
@@ -48,7 +48,7 @@ std::string Utf8Pieces::Push(std::string_view bytes) {
   for (size_t at = 0; at < all.size();) {
     const std::string_view rest = std::string_view(all).substr(at);
     const Lead lead = LeadOf(static_cast<uint8_t>(rest[0]));
-    const size_t count = BytesOf(lead, rest);
+    const size_t count = CharacterBytesOf(lead, rest);
     if (count == lead.num_bytes) {
       out += rest.substr(0, count);
     } else if (count == rest.size() && lead.num_bytes > 0) {

@@ -60,7 +60,7 @@ Result<std::string> TextIn(const Json& object, const char* member, const std::st
 }
 
 // Returns the call with the members that templates know, in their order.
-Result<Json> ReadCall(const Json& call, const std::string& name, OpenCalls* open) {
+Result<Json> ReadChatCall(const Json& call, const std::string& name, OpenCalls* open) {
   if (!call.is_object()) return WrongValue(name, "an object with id, type and function", call);
   if (call.value("type", Json()) != "function") {
     return WrongValue(name + ".type", "function", call.value("type", Json()));
@@ -96,14 +96,14 @@ Status ReadCalls(const Json& message, const std::string& name, OpenCalls* open, 
   Json list = Json::array();
   for (size_t i = 0; i < calls->size(); ++i) {
     ATTNDB_ASSIGN_OR_RETURN(Json call,
-                            ReadCall((*calls)[i], place + "[" + std::to_string(i) + "]", open));
+                            ReadChatCall((*calls)[i], place + "[" + std::to_string(i) + "]", open));
     list.push_back(std::move(call));
   }
   (*more)[kToolCalls] = std::move(list);
   return Status::Ok();
 }
 
-Status ReadResult(const Json& message, const std::string& name, OpenCalls* open, Json* more) {
+Status ReadToolResult(const Json& message, const std::string& name, OpenCalls* open, Json* more) {
   ATTNDB_ASSIGN_OR_RETURN(std::string id, TextIn(message, kToolCallId, name));
   const std::string place = name + "." + kToolCallId;
   if (id.empty())
@@ -113,8 +113,8 @@ Status ReadResult(const Json& message, const std::string& name, OpenCalls* open,
   return Status::Ok();
 }
 
-Result<llama::ChatMessage> ReadMessage(const Json& message, const std::string& name,
-                                       OpenCalls* open) {
+Result<llama::ChatMessage> ReadChatMessage(const Json& message, const std::string& name,
+                                           OpenCalls* open) {
   if (!message.is_object()) return WrongValue(name, "an object with role and content", message);
   ATTNDB_ASSIGN_OR_RETURN(std::string role, TextIn(message, "role", name));
   if (role == "developer") role = "system";
@@ -135,7 +135,7 @@ Result<llama::ChatMessage> ReadMessage(const Json& message, const std::string& n
     if (!reasoning.empty()) more[kReasoning] = std::move(reasoning);
     ATTNDB_RETURN_IF_ERROR(ReadCalls(message, name, open, &more));
   }
-  if (role == "tool") ATTNDB_RETURN_IF_ERROR(ReadResult(message, name, open, &more));
+  if (role == "tool") ATTNDB_RETURN_IF_ERROR(ReadToolResult(message, name, open, &more));
   ATTNDB_ASSIGN_OR_RETURN(std::string author, TextIn(message, "name", name));
   if (!author.empty()) more["name"] = std::move(author);
   return llama::ChatMessage{.role = std::move(role),
@@ -154,8 +154,9 @@ Result<std::vector<llama::ChatMessage>> ReadMessages(const Json& body) {
   OpenCalls open;
   std::vector<llama::ChatMessage> messages;
   for (size_t i = 0; i < list->size(); ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(llama::ChatMessage message,
-                            ReadMessage((*list)[i], "messages[" + std::to_string(i) + "]", &open));
+    ATTNDB_ASSIGN_OR_RETURN(
+        llama::ChatMessage message,
+        ReadChatMessage((*list)[i], "messages[" + std::to_string(i) + "]", &open));
     messages.push_back(std::move(message));
   }
   return messages;

@@ -12,7 +12,7 @@
 namespace attndb::server {
 namespace {
 
-constexpr const char* kAssistant = "assistant";
+constexpr const char* kReplyRole = "assistant";
 constexpr const char* kEnableThinking = "enable_thinking";
 constexpr size_t kMaxEffortBytes = 64;
 
@@ -44,18 +44,18 @@ Status ReadResponseFormat(const Json& format, TextRequest* request) {
                     "response_format.json_schema.schema", request);
 }
 
-Status ReadEffort(const Json& body, llama::ChatOptions* chat) {
-  constexpr const char* kField = "reasoning_effort";
-  const Json* const effort = FindMember(body, kField);
+Status ReadReasoningEffort(const Json& body, llama::ChatOptions* chat) {
+  constexpr const char* kEffort = "reasoning_effort";
+  const Json* const effort = FindMember(body, kEffort);
   if (effort == nullptr) return Status::Ok();
   if (!effort->is_string() || effort->get_ref<const std::string&>().size() > kMaxEffortBytes) {
-    return WrongValue(kField, "none, or a word of the model's template, as low or high", *effort);
+    return WrongValue(kEffort, "none, or a word of the model's template, as low or high", *effort);
   }
   if (*effort == "none") {
     chat->enable_thinking = false;
-    chat->variables.erase(kField);
+    chat->variables.erase(kEffort);
   } else if (!effort->get_ref<const std::string&>().empty()) {
-    chat->variables[kField] = ToText(*effort);
+    chat->variables[kEffort] = ToText(*effort);
   }
   return Status::Ok();
 }
@@ -77,12 +77,12 @@ Status ReadBudget(const Json& body, TextRequest* request) {
 
 // Whether the last message is to be continued, if the request says so.
 Result<std::optional<bool>> ReadContinues(const Json& body) {
-  constexpr const char* kField = "continue_final_message";
-  const Json* const continues = FindMember(body, kField);
+  constexpr const char* kContinue = "continue_final_message";
+  const Json* const continues = FindMember(body, kContinue);
   if (continues == nullptr) return std::optional<bool>();
   if (continues->is_boolean()) return std::optional(continues->get<bool>());
   if (*continues == "content") return std::optional(true);
-  return WrongValue(kField, "true, false or content", *continues);
+  return WrongValue(kContinue, "true, false or content", *continues);
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ Status ReadThinking(const Json& body, TextRequest* request) {
   if (FindMember(body, kEnableThinking) != nullptr) {
     ATTNDB_RETURN_IF_ERROR(ReadFlag(body, kEnableThinking, &chat->enable_thinking.emplace()));
   }
-  ATTNDB_RETURN_IF_ERROR(ReadEffort(body, chat));
+  ATTNDB_RETURN_IF_ERROR(ReadReasoningEffort(body, chat));
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "reasoning_format", &chat->reasoning_format));
   constexpr std::array kFormats = {"none", "auto", "deepseek", "deepseek-legacy"};
   if (std::ranges::find(kFormats, std::string_view(chat->reasoning_format)) == kFormats.end()) {
@@ -150,7 +150,7 @@ Status ReadThinking(const Json& body, TextRequest* request) {
 Status ReadContinuation(const Json& body, TextRequest* request) {
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<bool> asked, ReadContinues(body));
   const llama::ChatMessage& last = request->messages.back();
-  const bool is_reply = last.role == kAssistant;
+  const bool is_reply = last.role == kReplyRole;
   if (asked.value_or(false) && !is_reply) {
     return Status::InvalidArgument(
         "'continue_final_message' is true, and the last message is not the assistant's");
@@ -171,7 +171,7 @@ Status ReadContinuation(const Json& body, TextRequest* request) {
     return Status::InvalidArgument("the last message calls tools: it can't be continued");
   }
   const size_t count = request->messages.size();
-  if (count < 2 || request->messages[count - 2].role != kAssistant) return Status::Ok();
+  if (count < 2 || request->messages[count - 2].role != kReplyRole) return Status::Ok();
   return Status::InvalidArgument("the last two messages are the assistant's: which is continued?");
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kChoices =
     R"(none, auto, required, or {"type":"function","function":{"name":NAME}})";
 
-bool IsToolName(const Json& name) {
+bool IsFunctionName(const Json& name) {
   if (!name.is_string()) return false;
   const auto& text = name.get_ref<const std::string&>();
   return !text.empty() && text.size() <= kMaxToolNameBytes && std::ranges::all_of(text, [](char c) {
@@ -30,7 +30,7 @@ Status CheckTool(const Json& tool, const std::string& name, std::set<std::string
     return WrongValue(place, "an object with a name", function == nullptr ? Json() : *function);
   }
   const Json called = function->value("name", Json());
-  if (!IsToolName(called)) {
+  if (!IsFunctionName(called)) {
     return WrongValue(
         place + ".name",
         "1 to " + std::to_string(kMaxToolNameBytes) + " of the characters a-zA-Z0-9_-", called);
@@ -70,7 +70,8 @@ Status ReadNamedChoice(const Json& choice, const std::set<std::string>& names,
   return Status::Ok();
 }
 
-Status ReadChoice(const Json& body, const std::set<std::string>& names, llama::ChatOptions* chat) {
+Status ReadToolChoice(const Json& body, const std::set<std::string>& names,
+                      llama::ChatOptions* chat) {
   const Json* const choice = FindMember(body, "tool_choice");
   if (choice == nullptr) return Status::Ok();
   if (choice->is_object()) return ReadNamedChoice(*choice, names, chat);
@@ -99,7 +100,7 @@ Status ReadTools(const Json& body, llama::ChatOptions* chat) {
     ATTNDB_RETURN_IF_ERROR(CheckTool((*tools)[i], "tools[" + std::to_string(i) + "]", &names));
   }
   if (!names.empty()) chat->tools = ToText(*tools);
-  ATTNDB_RETURN_IF_ERROR(ReadChoice(body, names, chat));
+  ATTNDB_RETURN_IF_ERROR(ReadToolChoice(body, names, chat));
   if (FindMember(body, "parallel_tool_calls") != nullptr) {
     ATTNDB_RETURN_IF_ERROR(
         ReadFlag(body, "parallel_tool_calls", &chat->parallel_tool_calls.emplace()));
