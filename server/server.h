@@ -49,9 +49,8 @@ struct ServerOptions {
   // keys file sets for that tenant is stronger.
   std::optional<uint64_t> quota_bytes;
   std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
-  // Variables of chat templates: name -> JSON. A request's own are stronger. The first keeps the
-  // reasoning of earlier replies in a prompt, if the template can: then prompts begin alike.
-  std::map<std::string, std::string> chat_variables = {{"preserve_reasoning", "true"}};
+  // Variables of the chat template: name -> JSON. A request's own are stronger.
+  std::map<std::string, std::string> chat_variables;
   LogFormat log = LogFormat::kOff;  // What is said of requests, on stderr.
 };
 

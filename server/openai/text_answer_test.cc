@@ -275,14 +275,14 @@ TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
 TEST_F(TextAnswerTest, AHeaderSaysWhereThePromptParted) {
   TextAnswer plain = Answer({});
   plain.OnStart(Start());
-  plain.OnEnd({});
+  plain.OnEnd({}, /*num_calls=*/0);
   EXPECT_THAT(responder_->sent->headers, Not(Contains(::testing::Key(kPartedHeader))));
   responder_->sent.reset();
   TurnStart start = Start();
   start.parted = "2:118";
   TextAnswer parted = Answer({.stream = true});
   parted.OnStart(start);
-  parted.OnText("Hi");
+  parted.OnDelta({.content = "Hi"});
   EXPECT_THAT(responder_->begun->headers, Contains(Pair(kPartedHeader, "2:118")));
 }
 

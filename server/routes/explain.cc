@@ -17,6 +17,7 @@
 #include "server/openai/token_pieces.h"
 #include "server/routes/explain_request.h"
 #include "server/routes/explain_stored.h"
+#include "server/routes/text_call.h"
 
 namespace attndb::server {
 namespace {
@@ -186,7 +187,8 @@ class Explained final : public TurnListener {
 };
 
 Status Schedule(Service* service, const Call& call, const Json& body) {
-  ATTNDB_ASSIGN_OR_RETURN(const ExplainRequest request, ParseExplain(body));
+  ATTNDB_ASSIGN_OR_RETURN(ExplainRequest request, ParseExplain(body));
+  AddDefaults(service->options.chat_variables, &request.text.chat);
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, call, request));
   const std::string& plan = request.text.plan.empty() ? service->options.plan : request.text.plan;
