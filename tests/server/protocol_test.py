@@ -3,7 +3,7 @@
 Method: raw sockets and http.client; what attackers and broken clients send, and what the tests of
 llama.cpp's server check (its tools/server/tests/unit). Those of eight of its files follow, each
 with the test that checks the same here, of this file unless another is named, or with the reason
-why none does. Of what is not here at all (images, tools, LoRA, infill, reranking, speculative
+why none does. Of what is not here at all (images, LoRA, infill, reranking, speculative
 decoding, several models) its other files have tests.
 
 test_basic
@@ -57,12 +57,12 @@ test_chat_completion
   chat_completion_stream: test_of_a_chat_begins_with_the_role_and_ends_with_the_reason;
       clients_test.py, test_a_stream_says_what_the_whole_answer_says
   chat_template: server/batch/prompts_test.cc; no flag names another template than the model's own
-  chat_template_assistant_prefill: none; a last message of the assistant is a turn that has ended
+  chat_template_assistant_prefill: tools_test.py, TestContinuedMessage
   apply_chat_template: none; there is no such route
   completion_with_response_format, completion_with_json_schema, completion_with_grammar:
-      test_a_field_that_is_wrong_is_400_and_named; they are refused
-  invalid_chat_completion_req: test_a_field_that_is_wrong_is_400_and_named; two turns of the
-      assistant at the end, an error there, are answered
+      tools_test.py, TestStructuredOutput
+  invalid_chat_completion_req: test_a_field_that_is_wrong_is_400_and_named;
+      server/openai/reply_fields_test.cc, AMessageThatCannotBeContinuedIsRefused
   chat_completion_with_timings_per_token, return_progress: none; these fields are ignored
   chat_completions_multiple_choices: they are refused:
       clients_test.py, test_what_cannot_be_honoured_is_an_exception_that_names_it
@@ -404,7 +404,11 @@ class TestWrongRequests:
         ("overflow", 5), ("tools", [{}]), ("logprobs", 5), ("top_logprobs", 1), ("n_probs", 21),
         ("post_sampling_probs", 1), ("logit_bias", 5), ("logit_bias", [[1]]),
         ("logit_bias", {"49152": 1}), ("logit_bias", {"5": "x"}), ("grammar", "root"),
-        ("json_schema", {"const": 4}), ("response_format", "json"),
+        ("json_schema", 4), ("response_format", "json"), ("tool_choice", "any"),
+        ("tool_choice", "required"), ("reasoning_effort", 5), ("enable_thinking", "yes"),
+        ("reasoning_format", "harmony"), ("reasoning_budget_tokens", 5),
+        ("chat_template_kwargs", []), ("chat_template_kwargs", {"messages": []}),
+        ("continue_final_message", True),
         ("response_format", {"type": 5}), ("response_format", {"type": "json_schema"})])
     def test_a_field_that_is_wrong_is_400_and_named(self, server, field, value):
         message = self.refused(server, CHAT, {**HI, field: value})
