@@ -244,7 +244,8 @@ TEST_F(PromptsTest, ADialogueGoesOn) {
   dialogue.insert(dialogue.end(), reply.begin(), reply.end());
   Store("dialogue", dialogue);
   EXPECT_EQ(Chat("dialogue", {{"user", "And now?"}}),
-            "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>\n"
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+            "<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>\n"
             "<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
 }
 

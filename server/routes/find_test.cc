@@ -122,8 +122,8 @@ TEST_F(FindTest, GivesWhatTheSameCallsGive) {
 TEST_F(FindTest, TheServersTrialChoosesAsTheOtherOne) {
   Import("one", 1);
   ASSERT_EQ(Find({}).status, 200);
-  EXPECT_TRUE(std::filesystem::is_empty(directory_.File("tmp")));
   server_.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.File("tmp")));
   llama::LlamaEngine engine = OpenEngine();
   const auto kept = llama::KeptFindHeads(engine);
   ASSERT_TRUE(kept.has_value());
