@@ -24,7 +24,7 @@ rm -rf "$store"
 attndb import --model smollm2 --name handbook examples/data/lighthouse.md
 ask "When was the Skerry Point lighthouse built?" "1874"
 ask "Who is the captain of the Petrel?" "Tom Garrick"
-ask "What is the name of the lighthouse cat?" "Biscuit" --check
+ask "What is the cat's name?" "Biscuit" --check
 
 cat <<END
 
