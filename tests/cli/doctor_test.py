@@ -105,7 +105,7 @@ class ModelsTest(CliCase):
             header = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 if template else 0)
             (self.dir / f"models/{name}.gguf").write_bytes(header + (pair if template else b""))
 
-        model("Known", b"{{ '<|im_start|>' + m.role }}")
+        model("Known", b"{{ '<|im_start|>' + messages[0].role + messages[0].content }}")
         model("Jinja", b"{% for m in messages %}({{ m.role }}) {{ m.content }}{% endfor %}")
         model("Unknown", b"{{ nobody.knows(this) }}")
         model("Bare", b"")
@@ -115,7 +115,7 @@ class ModelsTest(CliCase):
                          ["known", "known", "unknown", "none", ""])
         text = self.run_ok("doctor", "--fast", env=self.env).out
         self.assertIn("a chat template that can't be applied: --raw", text)
-        self.assertIn("without a default system message; Jinja for others", text)
+        self.assertIn("the model file's own, in Jinja; --chat-template FILE replaces it", text)
 
     def test_a_name_is_its_file_and_several_are_told_apart(self):
         model = ["import", "-", "--name", "x", "--model"]

@@ -106,8 +106,8 @@ class TestOpenAi:
         assert len({say(seed) for seed in range(4)}) > 1
 
     def test_parts_of_text_are_one_text(self, client):
-        parts = [{"type": "text", "text": "What is the capital "},
-                 {"type": "text", "text": "of France?"}]
+        parts = [{"type": "text", "text": "Tell me the capital "},
+                 {"type": "text", "text": "of France."}]
         answer = self.ask(client, messages=[{"role": "user", "content": parts}])
         assert answer.choices[0].message.content == self.ask(client).choices[0].message.content
 

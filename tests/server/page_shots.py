@@ -26,7 +26,7 @@ def prepare(store):
 
 def converse(server):
     """Conversations of others, so that there is something to see."""
-    for question in ("What is the capital of France?", "Which is the largest ocean?",
+    for question in ("Tell me the capital of France.", "Which is the largest ocean?",
                      "How many legs has a spider?"):
         reply = server.ask(question, max_tokens=24)
         server.ask([user(question), {"role": "assistant", "content": reply.text},

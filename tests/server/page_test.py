@@ -73,14 +73,14 @@ class TestPage:
 
 class TestChat:
     def test_an_answer_streams_and_the_next_turn_reuses_it(self, page):
-        page.press("What is the capital", [Keys.SHIFT, Keys.ENTER], "of France?", Keys.ENTER)
+        page.press("Tell me the capital", [Keys.SHIFT, Keys.ENTER], "of France.", Keys.ENTER)
         text, facts = page.wait_for_answer(1)
         assert "Paris" in text
         assert "first token" in facts and "stored as turn-" in facts
         assert page.js("return document.querySelector('#log .assistant .text')"
                        ".childNodes.length") > 2, "it did not come piece by piece"
         assert page.js("return document.querySelector('#log .user .text').textContent") == (
-            "What is the capital\nof France?")
+            "Tell me the capital\nof France.")
         page.press("And of Italy?", Keys.ENTER)
         text, facts = page.wait_for_answer(2)
         assert "Rome" in text

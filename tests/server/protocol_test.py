@@ -56,7 +56,8 @@ test_chat_completion
       clients_test.py, test_chats, test_parts_of_text_are_one_text
   chat_completion_stream: test_of_a_chat_begins_with_the_role_and_ends_with_the_reason;
       clients_test.py, test_a_stream_says_what_the_whole_answer_says
-  chat_template: server/batch/prompts_test.cc; no flag names another template than the model's own
+  chat_template: server/batch/prompts_test.cc; --chat-template FILE, as everywhere:
+      tests/cli/text_test.py
   chat_template_assistant_prefill: tools_test.py, TestContinuedMessage
   apply_chat_template: none; there is no such route
   completion_with_response_format, completion_with_json_schema, completion_with_grammar:

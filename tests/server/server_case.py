@@ -27,8 +27,10 @@ CONTEXTS = "/attndb/v1/contexts"
 CONTEXT_HEADER = "X-Attndb-Context"
 DROPPED_HEADER = "X-Attndb-Dropped"
 
+# The system message of SmolLM2's own template, for chats that have none.
+DEFAULT_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 # What the model knows so well that rounding changes no word of it: it says Paris.
-CAPITAL = "What is the capital of France?"
+CAPITAL = "Tell me the capital of France."
 
 # A message of about 170 tokens.
 STORY = ("The bakery opens at six and sells rye bread. Nine boats have room in the harbour. "

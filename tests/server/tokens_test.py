@@ -7,7 +7,7 @@ reuse of each other.
 import pytest
 
 import server_case
-from server_case import CAPITAL, STORY, HttpError, new_server
+from server_case import CAPITAL, DEFAULT_SYSTEM, STORY, HttpError, new_server
 
 COMPLETION = "/v1/completions"
 WINDOW = 128
@@ -53,7 +53,8 @@ class TestPrompt:
         assert cached(complete(server, STORY)[1]) == len(ids) - 1
         # A chat's own markup, which no text can hold.
         chat = server.ask(CAPITAL)
-        markup = f"<|im_start|>user\n{CAPITAL}<|im_end|>\n<|im_start|>assistant\n"
+        markup = (f"<|im_start|>system\n{DEFAULT_SYSTEM}<|im_end|>\n"
+                  f"<|im_start|>user\n{CAPITAL}<|im_end|>\n<|im_start|>assistant\n")
         text, usage = complete(server, ids_of(server, markup, add_special=False,
                                               parse_special=True))
         assert "Paris" in text
