@@ -226,6 +226,9 @@ Result<RenderedPrompt> RenderChat(const Tokenizer& tokenizer, const AddedTexts& 
   }
   prompt.texts.push_back(std::make_shared<const std::string>(std::move(unmarked.text())));
   AddItems(special, marked, unmarked, *prompt.texts.back(), &prompt);
+  if (prompt.items.empty()) {
+    return Status::Unsupported("the model's chat template makes an empty prompt of these messages");
+  }
   return prompt;
 }
 

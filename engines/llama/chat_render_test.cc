@@ -205,6 +205,11 @@ TEST_F(ChatRenderTest, TextsThatTheTokenizerAddsAreNoItems) {
   EXPECT_EQ(TextOf(with), "<s>x</s>");
 }
 
+TEST_F(ChatRenderTest, APromptWithoutATextIsNone) {
+  EXPECT_THAT(Render({{"user", "x"}}, {}, "{{ strange }}"),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("an empty prompt")));
+}
+
 TEST_F(ChatRenderTest, MembersThatAreNoObjectAreAnError) {
   for (const char* more : {"[]", "x", "{", "}", "{}x"}) {
     EXPECT_THAT(Render({{"user", "x", more}}), FailsWith(StatusCode::kInvalidArgument, _)) << more;
