@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import cli_case
-from cli_case import DIFFERS, ERROR, OK, ROOT, CliCase
+from cli_case import DIFFERS, ERROR, NOT_FOUND, OK, ROOT, USAGE, CliCase
 
 
 class TextTest(CliCase):
@@ -82,6 +82,26 @@ class TextTest(CliCase):
         self.assert_fails(ERROR, "append", "talk", "-", stdin="x", says=["is a dialogue"])
         self.add("append", "back", ".")
         self.assertIn("text", self.run_ok("describe", "back").out)
+
+    def test_another_template_replaces_the_files(self):
+        file = self.dir / "chat.jinja"
+        file.write_text("{% for m in messages %}({{ m.role }}) {{ m.content }} {% endfor %}")
+        self.add("import", "light", "The light", "--chat-template", file)
+        self.assertEqual(self.run_ok("cat", "light", "--special").out, "<s>(user) The light")
+        done = self.run_json("ask", "-c", "light", "Why", "--chat-template", file, "--max-tokens",
+                             1)
+        self.assertEqual(done["reused_tokens"] + done["new_tokens"], self.add(
+            "import", "whole", "The light\n\nWhy ", "--chat-template", file,
+            "--dry-run")["num_tokens"])
+
+    def test_a_template_that_cant_be_parsed_is_refused_with_its_place(self):
+        file = self.dir / "chat.jinja"
+        for text, says in (("fine\n{% if x %}", "can't be parsed"), ("", "is empty")):
+            file.write_text(text)
+            self.assert_fails(USAGE, "import", "-", "--name", "x", "--model", self.model,
+                              "--chat-template", file, stdin="x", says=[says])
+        self.assert_fails(NOT_FOUND, "import", "-", "--name", "x", "--model", self.model,
+                          "--chat-template", self.dir / "none", stdin="x", says=["none"])
 
     def test_a_dialogue_whose_first_question_ends_a_word_begins_with_its_text(self):
         self.add("import", "bare", "The light is unbe", "--raw")
