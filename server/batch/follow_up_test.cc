@@ -220,8 +220,44 @@ TEST_F(FollowUpTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
   EXPECT_TRUE(GoesOn(" bo bo", Bytes(" bo bo")));
 }
 
-// A model that samples a control token says nothing by it.
-TEST_F(FollowUpTest, AControlTokenInAReplyEndsWhatIsReused) {
+// A model that samples a control token says nothing by it: its reply goes on.
+TEST_F(FollowUpTest, ControlTokensInRepliesStay) {
+  constexpr TokenId kBegin = 1;
+  const Tokens reply = Joined(Bytes(" bo"), Joined({kBegin}, Bytes(" bo")));
+  const auto keep = [this](const Prompt& prompt, const Tokens& said) {
+    const Tokens turn = Joined(prompt.tokens, said);
+    TextLayout text = prompt.text;
+    llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
+    conversations_->Keep(kMine, NewTurnId(prompt.digest), SessionOf(kMine, turn), turn,
+                         std::nullopt, text);
+    return turn;
+  };
+  const auto next = [&](const Messages& messages) {
+    return *prompts_->OfChat(kMine, "", messages);
+  };
+  const Tokens first = keep(next(asked_), reply);
+  Messages messages = Next(" bo bo");
+  Prompt prompt = next(messages);
+  EXPECT_EQ(CommonLength(prompt.tokens, first), first.size());
+  EXPECT_FALSE(prompt.parted);
+  // They are in an earlier reply then.
+  const Tokens second = keep(prompt, Joined(reply, {kBegin}));
+  messages.push_back({"assistant", " bo bo"});
+  messages.push_back({"user", "So?"});
+  prompt = next(messages);
+  EXPECT_EQ(CommonLength(prompt.tokens, second), second.size() - 1) << "none behind the words";
+  EXPECT_FALSE(prompt.parted);
+  messages[3].content = " bo by";
+  prompt = next(messages);
+  EXPECT_EQ(CommonLength(prompt.tokens, second), second.size() - 2);
+  ASSERT_TRUE(prompt.parted);
+  EXPECT_EQ(PlaceText(*prompt.parted), "3:5");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt told,
+                              prompts_->OfReply(kMine, "", std::span(messages).first(2)));
+  EXPECT_EQ(told.tokens, first);
+}
+
+TEST_F(FollowUpTest, AControlTokenOfUnknownWordsEndsWhatIsReused) {
   constexpr TokenId kBegin = 1;
   Keep(NewId(), Turn(Joined(Bytes(" bo"), Joined({kBegin}, Bytes(" bo")))));
   EXPECT_TRUE(GoesOn(" bo bo", Bytes(" bo")));

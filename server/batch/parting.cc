@@ -15,6 +15,19 @@ uint64_t NumCharacters(std::string_view text) {
   return text.size() - static_cast<size_t>(std::ranges::count_if(text, ContinuesUtf8Char));
 }
 
+// The words of a message up to the byte `end`, without the control tokens that a reply hides.
+std::string WordsOf(const llama::RenderedPrompt& prompt, uint64_t begin, uint64_t end) {
+  std::string words;
+  uint64_t at = 0;
+  for (const llama::PromptItem& item : prompt.items) {
+    const uint64_t first = std::max(begin, at);
+    const uint64_t last = std::min(end, at + item.text.size());
+    if (!item.control && first < last) words += item.text.substr(first - at, last - first);
+    at += item.text.size();
+  }
+  return words;
+}
+
 // The bytes [begin, end) of a prompt.
 std::string BytesOf(const llama::RenderedPrompt& prompt, uint64_t begin, uint64_t end) {
   std::string bytes;
@@ -94,8 +107,9 @@ Result<std::optional<Parted>> PartedAt(const llama::LlamaEngine& engine,
   Parted parted;
   parted.message = is_behind ? messages.size() - 1 : place.message;
   const llama::ByteRange range = rendered.messages[parted.message];
-  const std::string shown = BytesOf(rendered, range.begin, range.end);
-  size_t at = is_behind ? shown.size() : std::min<uint64_t>(place.message_byte, shown.size());
+  const std::string shown = WordsOf(rendered, range.begin, range.end);
+  const uint64_t end = is_behind ? range.end : range.begin + place.message_byte;
+  size_t at = WordsOf(rendered, range.begin, std::min(end, range.end)).size();
   size_t num_shared = 0;  // Bytes of a character that both texts begin.
   while (at > 0 && at < shown.size() && ContinuesUtf8Char(shown[at])) {
     --at;

@@ -13,8 +13,6 @@ constexpr std::string_view kSystem = "system";
 constexpr std::string_view kDeveloper = "developer";
 constexpr std::string_view kContextRole = "context";  // What a prompt continues: its digest.
 constexpr std::string_view kUser = "user";
-// Tokens that a prompt shares with a conversation in memory, if that may be its predecessor.
-constexpr uint64_t kLeastShared = 32;
 const std::string kQuestionGap = "\n\n";  // As LlamaEngine::QuestionSuffix has it.
 
 TextRole RoleOf(const std::string& role) {
@@ -23,26 +21,17 @@ TextRole RoleOf(const std::string& role) {
   return role == kAssistantRole ? TextRole::kAssistant : TextRole::kOther;
 }
 
-// Whether the prompt has all words of a turn's reply, whose message ends at the place. The turn
-// says something else behind them.
-bool IsBehindWords(const llama::PromptParting& place, std::span<const llama::ByteRange> messages,
-                   size_t reply) {
-  if (place.message != reply || place.message >= messages.size()) return false;
-  const llama::ByteRange& words = messages[reply];
-  return words.end > words.begin && place.message_byte == words.end - words.begin;
-}
-
-// Whether a turn says no more of a prompt than another one does, which was followed.
-bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
-                const llama::FollowedText& followed) {
-  const size_t num_same = CommonLength(turn, other);
-  return num_same == turn.size() || (followed.parted && num_same > followed.parted->token);
-}
-
-bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other) {
-  const uint64_t num_kept = text.joined.num_kept;
-  if (num_kept != other.joined.num_kept) return num_kept > other.joined.num_kept;
-  return !text.parted && other.parted;
+// How many first tokens of a reply say these words, hidden ones included; nullopt: none do.
+Result<std::optional<size_t>> NumSaying(const llama::LlamaEngine& engine,
+                                        std::span<const TokenId> reply, std::string_view words) {
+  std::string said;
+  for (size_t i = 0; i < reply.size() && said.size() < words.size(); ++i) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine.ReplyText(reply.subspan(i, 1)));
+    said += piece;
+    if (!words.starts_with(said)) break;
+    if (said.size() == words.size()) return std::optional(i + 1);
+  }
+  return std::optional<size_t>();
 }
 
 }  // namespace
@@ -117,6 +106,14 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
                           conversations_->Candidates(tenant, chat.digests.back()));
   for (const KeptText& turn : turns) {
     if (CommonLength(asked, turn.tokens) < asked.size()) continue;
+    const auto told = std::span(turn.tokens).subspan(asked.size());
+    ATTNDB_ASSIGN_OR_RETURN(const auto num_saying, NumSaying(*engine_, told, words));
+    if (num_saying) {
+      prompt.num_last = *num_saying;
+      const auto said = std::span(turn.tokens).first(asked.size() + *num_saying);
+      prompt.tokens.assign(said.begin(), said.end());
+      return prompt;
+    }
     ATTNDB_ASSIGN_OR_RETURN(
         llama::FollowedText followed,
         engine_->Follow(turn.tokens, items,
@@ -242,77 +239,6 @@ Result<Prompt> Prompts::PromptOf(const Chat& chat, const Limits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, prompt.num_system, limits));
   ATTNDB_ASSIGN_OR_RETURN(prompt.parted, PartedOf(chat, followed, prompt.text, limits));
   return prompt;
-}
-
-Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed& followed,
-                                                const TextLayout& text,
-                                                const Limits& limits) const {
-  const llama::FollowedText& own = followed.text;
-  if (followed.turn && own.parted) {
-    if (IsBehindWords(*own.parted, chat.rendered.messages, followed.reply)) {
-      return std::optional<Parted>();
-    }
-    return PartedAt(*engine_, *own.parted, chat.rendered, chat.messages, followed.turn->tokens);
-  }
-  const auto live = conversations_->LiveLike(chat.tenant, own.joined.tokens, text);
-  if (live == nullptr) return std::optional<Parted>();
-  const size_t num_shared = CommonLength(live->tokens, own.joined.tokens);
-  const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, own.joined.tokens) : 0;
-  if (num_shared < std::max(least, kLeastShared)) return std::optional<Parted>();
-  ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText other,
-                          engine_->Follow(live->tokens, chat.rendered.items,
-                                          {.limits = limits, .messages = chat.rendered.messages}));
-  if (!other.parted) return std::optional<Parted>();
-  return PartedAt(*engine_, *other.parted, chat.rendered, chat.messages, live->tokens);
-}
-
-Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits) const {
-  std::optional<Followed> best;
-  size_t num_followed = 0;
-  for (size_t reply = chat.messages.size(); reply-- > 1 && num_followed < kMaxFollowed;) {
-    if (chat.messages[reply].role != kAssistantRole) continue;
-    ATTNDB_RETURN_IF_ERROR(FollowTurns(chat, reply, limits, &num_followed, &best));
-    // Earlier turns say no more of it, unless the prompt leaves the best one before its reply.
-    if (best && (!best->text.parted || best->text.parted->message >= reply)) break;
-  }
-  const Tokens& context = chat.subject.stored.tokens;
-  const uint64_t num_kept = best ? best->text.joined.num_kept : 0;
-  if (num_kept > 0 && num_kept >= context.size()) return *std::move(best);
-  Followed without;
-  ATTNDB_ASSIGN_OR_RETURN(without.text, FollowContext(chat, limits));
-  if (best && without.text.joined.num_kept <= num_kept) return *std::move(best);
-  return without;
-}
-
-Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits,
-                            size_t* num_followed, std::optional<Followed>* best) const {
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
-                          conversations_->Candidates(chat.tenant, chat.digests[reply - 1]));
-  const llama::FollowOptions options = {.limits = limits, .messages = chat.rendered.messages};
-  for (KeptText& turn : turns) {
-    if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text)) continue;
-    if (++*num_followed > kMaxFollowed) break;
-    Result<llama::FollowedText> text = engine_->Follow(turn.tokens, chat.rendered.items, options);
-    // Another model's turn may have ids that this one lacks.
-    if (text.status().code() == StatusCode::kInvalidArgument) continue;
-    ATTNDB_RETURN_IF_ERROR(text.status());
-    if (*best && !IsBetter(*text, (*best)->text)) continue;
-    *best = Followed{*std::move(text), std::move(turn), reply};
-  }
-  return Status::Ok();
-}
-
-Result<llama::FollowedText> Prompts::FollowContext(const Chat& chat, const Limits& limits) const {
-  const Tokens& context = chat.subject.stored.tokens;
-  ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text,
-                          engine_->Follow(context, chat.rendered.items,
-                                          {.limits = limits, .messages = chat.rendered.messages}));
-  if (!text.parted) return text;
-  // It has tokens that no text says, such as the unknown one.
-  ATTNDB_ASSIGN_OR_RETURN(text.joined, engine_->Join(context, chat.parts, {.limits = limits}));
-  text.joined.contents.resize(chat.messages.size());
-  text.parted.reset();
-  return text;
 }
 
 void Prompts::Take(const TextLayout& before, const llama::JoinedText& joined, Messages messages,

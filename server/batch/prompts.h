@@ -110,6 +110,8 @@ class Prompts {
     llama::FollowedText text;
     std::optional<KeptText> turn;
     size_t reply = 0;  // Index of the message that is the turn's reply.
+    // The chat's prompt with the tokens that the turn's replies hide; nullopt: they hide none.
+    std::optional<llama::RenderedPrompt> rendered;
   };
 
   // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
@@ -132,6 +134,9 @@ class Prompts {
   // in `best`. Counts them in *num_followed.
   Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
                      std::optional<Followed>* best) const;
+  // Follows one turn, whose reply is messages[reply].
+  Result<Followed> FollowTurn(const Chat& chat, size_t reply, KeptText turn,
+                              const Limits& limits) const;
   // The tokens of the context and of the parts behind it.
   Result<llama::FollowedText> FollowContext(const Chat& chat, const Limits& limits) const;
   // Where the chat leaves the turn that it follows. If it keeps all of this turn, or follows none:

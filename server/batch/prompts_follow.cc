@@ -1,0 +1,136 @@
+// The stored turn that a prompt follows, and where it leaves its predecessor.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "server/batch/hidden_tokens.h"
+#include "server/batch/prompts.h"
+
+namespace attndb::server {
+namespace {
+
+// Tokens that a prompt shares with a conversation in memory, if that may be its predecessor.
+constexpr uint64_t kLeastShared = 32;
+
+// Whether the prompt has all words of a turn's reply, whose message ends at the place. The turn
+// says something else behind them.
+bool IsBehindWords(const llama::PromptParting& place, std::span<const llama::ByteRange> messages,
+                   size_t reply) {
+  if (place.message != reply || place.message >= messages.size()) return false;
+  const llama::ByteRange& words = messages[reply];
+  return words.end > words.begin && place.message_byte == words.end - words.begin;
+}
+
+// Whether a turn says no more of a prompt than another one does, which was followed.
+bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
+                const llama::FollowedText& followed) {
+  const size_t num_same = CommonLength(turn, other);
+  return num_same == turn.size() || (followed.parted && num_same > followed.parted->token);
+}
+
+bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other) {
+  const uint64_t num_kept = text.joined.num_kept;
+  if (num_kept != other.joined.num_kept) return num_kept > other.joined.num_kept;
+  return !text.parted && other.parted;
+}
+
+}  // namespace
+
+Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed& followed,
+                                                const TextLayout& text,
+                                                const Limits& limits) const {
+  const llama::FollowedText& own = followed.text;
+  if (followed.turn && own.parted) {
+    const llama::RenderedPrompt& rendered = followed.rendered ? *followed.rendered : chat.rendered;
+    if (IsBehindWords(*own.parted, rendered.messages, followed.reply)) {
+      return std::optional<Parted>();
+    }
+    return PartedAt(*engine_, *own.parted, rendered, chat.messages, followed.turn->tokens);
+  }
+  const auto live = conversations_->LiveLike(chat.tenant, own.joined.tokens, text);
+  if (live == nullptr) return std::optional<Parted>();
+  const size_t num_shared = CommonLength(live->tokens, own.joined.tokens);
+  const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, own.joined.tokens) : 0;
+  if (num_shared < std::max(least, kLeastShared)) return std::optional<Parted>();
+  ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText other,
+                          engine_->Follow(live->tokens, chat.rendered.items,
+                                          {.limits = limits, .messages = chat.rendered.messages}));
+  if (!other.parted) return std::optional<Parted>();
+  return PartedAt(*engine_, *other.parted, chat.rendered, chat.messages, live->tokens);
+}
+
+Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits) const {
+  std::optional<Followed> best;
+  size_t num_followed = 0;
+  for (size_t reply = chat.messages.size(); reply-- > 1 && num_followed < kMaxFollowed;) {
+    if (chat.messages[reply].role != kAssistantRole) continue;
+    ATTNDB_RETURN_IF_ERROR(FollowTurns(chat, reply, limits, &num_followed, &best));
+    // Earlier turns say no more of it, unless the prompt leaves the best one before its reply.
+    if (best && (!best->text.parted || best->text.parted->message >= reply)) break;
+  }
+  const Tokens& context = chat.subject.stored.tokens;
+  const uint64_t num_kept = best ? best->text.joined.num_kept : 0;
+  if (num_kept > 0 && num_kept >= context.size()) return *std::move(best);
+  Followed without;
+  ATTNDB_ASSIGN_OR_RETURN(without.text, FollowContext(chat, limits));
+  if (best && without.text.joined.num_kept <= num_kept) return *std::move(best);
+  return without;
+}
+
+Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits,
+                            size_t* num_followed, std::optional<Followed>* best) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
+                          conversations_->Candidates(chat.tenant, chat.digests[reply - 1]));
+  for (KeptText& turn : turns) {
+    if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text)) continue;
+    if (++*num_followed > kMaxFollowed) break;
+    Result<Followed> followed = FollowTurn(chat, reply, std::move(turn), limits);
+    // Another model's turn may have ids that this one lacks.
+    if (followed.status().code() == StatusCode::kInvalidArgument) continue;
+    ATTNDB_RETURN_IF_ERROR(followed.status());
+    if (!*best || IsBetter(followed->text, (*best)->text)) *best = *std::move(followed);
+  }
+  return Status::Ok();
+}
+
+Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, KeptText turn,
+                                              const Limits& limits) const {
+  const auto follow = [&](const llama::RenderedPrompt& rendered) {
+    return engine_->Follow(turn.tokens, rendered.items,
+                           {.limits = limits, .messages = rendered.messages});
+  };
+  Followed followed;
+  followed.reply = reply;
+  ATTNDB_ASSIGN_OR_RETURN(followed.text, follow(chat.rendered));
+  if (followed.text.parted) {
+    const auto other = std::span(turn.tokens).subspan(followed.text.parted->token, 1);
+    ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(other));
+    if (piece.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(
+          llama::RenderedPrompt shown,
+          WithHiddenTokens(*engine_, chat.rendered, chat.messages, reply, turn));
+      ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text, follow(shown));
+      if (IsBetter(text, followed.text)) {
+        followed.text = std::move(text);
+        followed.rendered = std::move(shown);
+      }
+    }
+  }
+  followed.turn = std::move(turn);
+  return followed;
+}
+
+Result<llama::FollowedText> Prompts::FollowContext(const Chat& chat, const Limits& limits) const {
+  const Tokens& context = chat.subject.stored.tokens;
+  ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text,
+                          engine_->Follow(context, chat.rendered.items,
+                                          {.limits = limits, .messages = chat.rendered.messages}));
+  if (!text.parted) return text;
+  // It has tokens that no text says, such as the unknown one.
+  ATTNDB_ASSIGN_OR_RETURN(text.joined, engine_->Join(context, chat.parts, {.limits = limits}));
+  text.joined.contents.resize(chat.messages.size());
+  text.parted.reset();
+  return text;
+}
+
+}  // namespace attndb::server
