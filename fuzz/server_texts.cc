@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "attndb/context_name.h"
+#include "attndb/db.h"
 #include "attndb/options.h"
 #include "attndb/types.h"
 #include "common/check.h"
@@ -19,6 +20,7 @@
 #include "server/http/event_reader.h"
 #include "server/http/message_text.h"
 #include "server/json.h"
+#include "server/llama/completion_request.h"
 #include "server/openai/embedding_request.h"
 #include "server/openai/text_request.h"
 #include "server/routes/explain_request.h"
@@ -45,8 +47,10 @@ constexpr std::string_view kBody =
     R"("temperature":0.5,"top_p":0.9,"min_p":0.1,"top_k":40,"repeat_penalty":1.1,)"
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
-    R"("context":"c","store_as":"s","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
-    R"("tool_choice":"auto","parallel_tool_calls":true,"functions":[],"logprobs":false,"top_logprobs":0,"n_probs":5,)"
+    R"("context":"c","store_as":"s","contexts":null,"find":2,)"
+    R"("overflow":"refuse","n":1,"best_of":1,"tools":[],"tool_choice":"auto",)"
+    R"("parallel_tool_calls":true,"functions":[],"logprobs":false,"top_logprobs":0,)"
+    R"("n_probs":5,)"
     R"("post_sampling_probs":true,"logit_bias":{"50256":-100,"word":false},)"
     R"("grammar":"","json_schema":null,"response_format":{"type":"json_schema","json_schema":)"
     R"({"name":"n","schema":{"type":"object","properties":{"a":{}}}}},)"
@@ -54,6 +58,8 @@ constexpr std::string_view kBody =
     R"("reasoning_budget_tokens":0,"thinking_budget_tokens":-1,)"
     R"("chat_template_kwargs":{"enable_thinking":true,"x":[1]},"continue_final_message":false,)"
     R"("add_generation_prompt":true,"audio":null,"suffix":"","echo":false,)"
+    R"("tokens":"0-8,9-12","input_prefix":"P","input_suffix":"S",)"
+    R"("input_extra":[{"filename":"f","text":"E"}],)"
     R"("content":"T","add_special":true,"parse_special":true,"with_pieces":true,)"
     R"("input":[[1,2],[3]],"encoding_format":"base64","dimensions":64,"user":"u"})";
 
@@ -181,6 +187,10 @@ void CheckRequest(const server::TextRequest& request) {
     ATTNDB_CHECK(entry.token >= 0 && entry.text.size() <= server::kMaxBiasTextBytes);
     ATTNDB_CHECK(entry.bias <= server::kMaxLogitBias && !std::isnan(entry.bias));
   }
+  const server::TextSources& sources = request.sources;
+  ATTNDB_CHECK(sources.contexts.empty() || sources.contexts.size() > 1);
+  ATTNDB_CHECK(sources.contexts.size() <= DB::kMaxSessionContexts);
+  ATTNDB_CHECK(sources.find <= DB::kMaxSessionContexts);
   for (const llama::ChatMessage& message : request.messages) {
     ATTNDB_CHECK(message.role == "system" || message.role == "user" ||
                  message.role == "assistant" || message.role == "tool");
@@ -262,6 +272,25 @@ void Check(const server::TextRequest& request) { CheckRequest(request); }
 void Check(const server::ExplainTextRequest&) {}  // Any texts.
 void Check(const server::TokenizeRequest&) {}     // Likewise.
 
+void CheckWithoutPrompt(const server::TextRequest& request) {
+  ATTNDB_CHECK(request.prompt.empty() && request.prompt_tokens.empty());
+  ATTNDB_CHECK(request.fills_window || request.max_tokens.has_value());
+}
+void Check(const server::LlamaCompletion& request) {
+  CheckWithoutPrompt(request.text);
+  ATTNDB_CHECK(!request.prompt.empty());
+  for (const server::LlamaPromptPart& part : request.prompt) {
+    ATTNDB_CHECK(part.text.empty() != part.ids.empty());
+  }
+}
+void Check(const server::InfillRequest& request) {
+  CheckWithoutPrompt(request.text);
+  ATTNDB_CHECK(request.files.size() <= server::kMaxInfillFiles);
+}
+void Check(const std::vector<TokenId>& tokens) {
+  for (const TokenId token : tokens) ATTNDB_CHECK(token >= 0);
+}
+
 void Check(const server::EmbeddingRequest& request) {
   ATTNDB_CHECK(request.texts.empty() != request.tokens.empty());
   ATTNDB_CHECK(request.texts.size() <= server::kMaxEmbeddingInputs);
@@ -301,14 +330,24 @@ std::vector<std::string> EventsOf(std::string_view text, size_t num_most) {
   return events;
 }
 
+// Another value for a field that other requests know, too.
+Json With(Json body, const char* field, Json value) {
+  if (body.is_object()) body[field] = std::move(value);
+  return body;
+}
+
 }  // namespace
 
 int FuzzServerRequest(std::span<const uint8_t> bytes) {
   const std::optional<Json> json = JsonIn(TextOf(kBody, bytes));
   if (!json) return 0;
-  const bool taken[] = {IsTaken(server::ParseChat(*json)), IsTaken(server::ParseCompletion(*json)),
+  const bool taken[] = {IsTaken(server::ParseChat(*json)),
+                        IsTaken(server::ParseCompletion(*json)),
                         IsTaken(server::ParseTokenize(*json)),
-                        IsTaken(server::ParseEmbedding(*json))};
+                        IsTaken(server::ParseEmbedding(*json)),
+                        IsTaken(server::ParseLlamaCompletion(*json)),
+                        IsTaken(server::ParseInfill(With(*json, "prompt", "Q"))),
+                        IsTaken(server::ParseDetokenize(With(*json, "tokens", {1, 2})))};
   static_assert(std::size(taken) == kNumTextRequests);
   return static_cast<int>(std::ranges::count(taken, true));
 }

@@ -18,7 +18,7 @@ namespace attndb::fuzz {
 // ParseJson, then ParseChat, ParseCompletion, ParseTokenize and ParseEmbedding. How many of them
 // took it.
 int FuzzServerRequest(std::span<const uint8_t> input);
-inline constexpr int kNumTextRequests = 4;  // What FuzzServerRequest says of a whole body.
+inline constexpr int kNumTextRequests = 7;  // What FuzzServerRequest says of a whole body.
 // ParseJson, then ParseMessages and ParseTokenCount. How many took it.
 int FuzzMessagesRequest(std::span<const uint8_t> input);
 inline constexpr int kNumMessagesRequests = 2;  // What FuzzMessagesRequest says of a whole body.

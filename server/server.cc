@@ -28,6 +28,7 @@
 #include "server/routes/find.h"
 #include "server/routes/import.h"
 #include "server/routes/info.h"
+#include "server/routes/llama_compat.h"
 #include "server/routes/messages.h"
 #include "server/routes/page.h"
 #include "server/routes/text.h"
@@ -70,9 +71,14 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/chat/completions", AnswerChat},
     Route{"POST", "/chat/completions", AnswerChat},
     Route{"POST", "/v1/completions", AnswerCompletion},
-    Route{"POST", "/completions", AnswerCompletion},
     Route{"POST", "/v1/messages", AnswerMessages},
     Route{"POST", "/v1/messages/count_tokens", AnswerCountTokens},
+    Route{"POST", "/completion", AnswerLlamaCompletion},
+    Route{"POST", "/completions", AnswerLlamaCompletion},
+    Route{"POST", "/infill", AnswerInfill},
+    Route{"GET", "/props", AnswerProps},
+    Route{"POST", "/detokenize", AnswerDetokenize},
+    Route{"POST", "/apply-template", AnswerApplyTemplate},
     Route{"GET", "/attndb/v1/contexts", AnswerContexts},
     Route{"POST", "/attndb/v1/explain", AnswerExplain},
     Route{"POST", "/attndb/v1/find", AnswerFind},

@@ -33,7 +33,8 @@ uint64_t BytesOf(const Service& service, const Turn& turn) {
 Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& turn) {
   const uint64_t window = turn.request().generate.prefill.window.window_tokens;
   const std::vector<TokenId>& prompt = turn.request().prompt;
-  if (!turn.request().replies || (window > 0 && prompt.size() > window)) return Status::Ok();
+  const bool is_stored = turn.request().replies && turn.request().is_kept;
+  if (!is_stored || (window > 0 && prompt.size() > window)) return Status::Ok();
   return service.conversations->CheckRoom(rules.tenant, prompt).status();
 }
 

@@ -18,7 +18,7 @@ constexpr uint64_t kWorthSharing = 32;
 // The first tokens of both prompts that `turn` can go on from once `other` has read them: those
 // before any token leaves the window of either turn.
 uint64_t SharedTokens(const TurnRequest& other, const Session& session, const TurnRequest& turn) {
-  if (other.tenant != turn.tenant) return 0;
+  if (other.tenant != turn.tenant || !other.is_kept || !turn.is_kept) return 0;
   uint64_t most = turn.prompt.size() - 1;
   for (const TurnRequest* const request : {&other, &turn}) {
     const uint64_t window = request->generate.prefill.window.window_tokens;
@@ -45,7 +45,7 @@ void Scheduler::FindBeginnings(Turn* turn) const {
 // Takes what other turns have read of the turn's prompt. True: one of them is to read more of it,
 // which is worth waiting for.
 bool Scheduler::AwaitsBeginning(Turn* turn) {
-  if (turn->num_run_ > 0) return false;
+  if (turn->num_run_ > 0 || !turn->request_.is_kept) return false;
   while (!turn->beginnings_.empty()) {
     const auto [other, num_tokens] = turn->beginnings_.front();
     const bool is_worth = num_tokens >= turn->session_.num_tokens() + kWorthSharing;

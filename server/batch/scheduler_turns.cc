@@ -126,7 +126,8 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
           .num_cached_tokens = turn.num_reused_,
           .num_run_tokens = turn.rest_.size(),
           .num_dropped_tokens = turn.session_.num_dropped(),
-          .parted = request.parted};
+          .parted = request.parted,
+          .is_kept = request.is_kept};
 }
 
 // The prompt is read: the reply begins. False: it can't, and the turn is gone.
@@ -211,11 +212,13 @@ void Scheduler::End(Turn* turn) {
     return Fail(turn, fits);
   }
   const uint64_t num_dropped = turn->session_.num_dropped();
-  std::vector<TokenId> tokens = HeldTokens(*turn);
-  const TextLayout text = HeldText(request, tokens.size());
-  const StoreTicket stored =
-      conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
-                           std::move(store), text);
+  StoreTicket stored;
+  if (request.is_kept) {
+    std::vector<TokenId> tokens = HeldTokens(*turn);
+    const TextLayout text = HeldText(request, tokens.size());
+    stored = conversations_->Keep(request.tenant, request.id, std::move(turn->session_),
+                                  std::move(tokens), std::move(store), text);
+  }
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
        .stop = turn->reply_->stop(),
@@ -252,7 +255,7 @@ TextLayout Scheduler::HeldText(const TurnRequest& request, uint64_t num_tokens) 
 // id has no digest of them.
 void Scheduler::KeepCut(Turn* turn) {
   const TurnRequest& request = turn->request_;
-  if (request.cut_id.empty() || turn->num_run_ == 0) return;
+  if (request.cut_id.empty() || !request.is_kept || turn->num_run_ == 0) return;
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
   conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),

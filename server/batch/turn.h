@@ -39,6 +39,7 @@ struct TurnStart {
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
   // Where the prompt parts from the stored turn that it follows (parting.h). Empty: nowhere.
   std::string parted;
+  bool is_kept = true;  // False: the turn is not stored, and `id` names no context.
 };
 
 struct TurnEnd {
@@ -84,6 +85,9 @@ struct TurnRequest {
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool tells_chances = false;       // Those that generate.chances asks for.
   bool replies = true;              // False: the prompt is read, and no more.
+  // False: the session is over several contexts, or sees some tokens of its context alone. The turn
+  // is not stored, it takes no other session, and no other turn goes on from its session.
+  bool is_kept = true;
   // The reply ends when the window is full. Without it the oldest tokens leave, and it goes on.
   bool ends_with_window = false;
   double received_seconds = 0;

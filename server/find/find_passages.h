@@ -24,7 +24,7 @@ struct FindAsked {
 };
 
 struct FoundPassages {
-  FindResult result;       // Of one context at least.
+  FindResult result;       // One context at least was looked through.
   double question_ms = 0;  // From the call to the question's q.
   double find_ms = 0;      // The search for its passages.
 };

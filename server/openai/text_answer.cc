@@ -17,7 +17,8 @@ std::string EventText(const std::string& json) { return "data: " + json + "\n\n"
 }  // namespace
 
 Headers TextAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
-  Headers headers = {{kContextHeader, start_.id}};
+  Headers headers;
+  if (start_.is_kept) headers.emplace_back(kContextHeader, start_.id);
   if (!start_.parted.empty()) headers.emplace_back(kPartedHeader, start_.parted);
   if (num_dropped_tokens > 0) {
     headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));

@@ -173,6 +173,7 @@ Status ReadStream(const Json& body, TextRequest* request) {
 Status ReadOwnFields(const Json& body, TextRequest* request) {
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "plan", &request->plan));
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request->context));
+  ATTNDB_ASSIGN_OR_RETURN(request->sources, ReadTextSources(body, &request->context));
   float tpot_ms = 0;
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "tpot_ms", 0, 1e6, &tpot_ms));
   request->tpot_ms = tpot_ms;

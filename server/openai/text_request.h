@@ -21,6 +21,7 @@
 #include "server/json.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logit_bias.h"
+#include "server/openai/text_sources.h"
 #include "server/openai/token_logprobs.h"
 #include "server/openai/tools_field.h"
 
@@ -68,6 +69,7 @@ struct TextRequest {
   // attndb's own fields.
   std::string plan;      // "plan": docs/plan.md.
   std::string context;   // "context": a named context that the prompt continues.
+  TextSources sources;   // "contexts", "tokens", "find": what else the prompt is asked of.
   double tpot_ms = 0;    // "tpot_ms": what a token may take; 0: it does not say.
   std::string store_as;  // "store_as": the name that the turn is stored under; empty = its id.
   bool truncate = true;  // "overflow": "truncate" or "refuse".

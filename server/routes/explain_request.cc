@@ -8,6 +8,9 @@ Result<ExplainRequest> ParseExplain(const Json& body) {
   Json asked = body;
   asked["continue_final_message"] = false;  // A last reply is what is explained.
   ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(asked));
+  if (!request.text.sources.empty()) {
+    return Status::InvalidArgument("'contexts', 'tokens' and 'find' can't be explained");
+  }
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "token", 0, kMaxWeighedTokens, &request.token));
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top", 1, kMaxListedTokens, &request.num_listed));
   return request;

@@ -25,7 +25,10 @@ Json JsonOf(const FoundPassages& found, std::span<const std::string> texts) {
   }
   Json skipped = Json::array();
   for (const SkippedContext& context : result.skipped) {
-    skipped.push_back({{"context", context.context}, {"reason", context.reason}});
+    // A client is not told where the store has its files.
+    const bool names_file = context.reason.find('/') != std::string::npos;
+    skipped.push_back({{"context", context.context},
+                       {"reason", names_file ? "damaged" : context.reason}});
   }
   return {{"passages", std::move(passages)},     {"skipped", std::move(skipped)},
           {"num_contexts", result.num_contexts}, {"num_tokens", result.num_tokens},
@@ -58,6 +61,34 @@ void RunWhenAllStored(Service* service, const Call& call, std::span<const std::s
     }
     service->run_later(call, work);
   });
+}
+
+void FindSources(Service* service, const Call& call, TextRequest* asked,
+                 std::function<void(Status)> then) {
+  TextSources* const sources = &asked->sources;
+  const uint32_t count = std::exchange(sources->find, 0);
+  if (count == 0) return then(Status::Ok());
+  if (!asked->prompt_tokens.empty()) {
+    return then(Status::InvalidArgument("'find' needs a text: 'prompt' has ids of tokens"));
+  }
+  FindAsked find;
+  find.question = asked->messages.empty() ? asked->prompt : asked->messages.back().content;
+  find.options.limit = kMaxFoundPassages;  // Far more than contexts are asked for.
+  find.options.contexts = std::exchange(sources->contexts, {});
+  if (!asked->context.empty()) find.options.contexts = {std::exchange(asked->context, "")};
+  FindPassages(service, call, std::move(find),
+               [service, call, asked, sources, count, then](const Result<FoundPassages>& found) {
+                 if (!found.ok()) return then(found.status());
+                 sources->contexts = llama::ContextsOf(found->result.passages, count);
+                 if (sources->contexts.empty()) {
+                   return then(Status::NotFound("no context has a passage for the question"));
+                 }
+                 if (sources->contexts.size() == 1) {
+                   asked->context = std::move(sources->contexts.front());
+                   sources->contexts.clear();
+                 }
+                 service->run_later(call, [then] { then(Status::Ok()); });
+               });
 }
 
 void AnswerFind(Service* service, Call call) {

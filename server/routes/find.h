@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "server/openai/text_request.h"
 #include "server/service.h"
 
 namespace attndb::server {
@@ -18,6 +19,12 @@ void AnswerFind(Service* service, Call call);
 // RunWhenStored (service.h) of several names.
 void RunWhenAllStored(Service* service, const Call& call, std::span<const std::string> names,
                       const std::function<void()>& work);
+
+// If the request has a number of contexts to find, finds them for its question, among those that it
+// names or all, and makes them its contexts; the best one alone becomes its `context`. Calls `then`
+// once, on a thread of run_later's, unless the client goes before. `asked` lives until then.
+void FindSources(Service* service, const Call& call, TextRequest* asked,
+                 std::function<void(Status)> then);
 
 }  // namespace attndb::server
 

@@ -1,33 +1,11 @@
 #include "server/routes/find_request.h"
 
 #include <cstdint>
-#include <set>
 
-#include "attndb/db.h"
 #include "engines/llama/utf8_bytes.h"
+#include "server/openai/text_sources.h"
 
 namespace attndb::server {
-
-Status ReadContexts(const Json& body, std::vector<std::string>* contexts) {
-  const Json* const list = FindMember(body, "contexts");
-  if (list == nullptr) return Status::Ok();
-  const std::string expected =
-      "a list of 1 to " + std::to_string(DB::kMaxSessionContexts) + " contexts, each once";
-  if (!list->is_array() || list->empty() || list->size() > DB::kMaxSessionContexts) {
-    return WrongValue("contexts", expected, *list);
-  }
-  std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (const Json& name : *list) {
-    const bool is_name = name.is_string() && !name.get_ref<const std::string&>().empty();
-    if (!is_name || !seen.insert(name.get<std::string>()).second) {
-      return WrongValue("contexts", expected, name);
-    }
-    names.push_back(name.get<std::string>());
-  }
-  *contexts = std::move(names);
-  return Status::Ok();
-}
 
 Result<FindRequest> ParseFind(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");

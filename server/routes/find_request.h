@@ -6,7 +6,6 @@
 #define ATTNDB_SERVER_ROUTES_FIND_REQUEST_H_
 
 #include <string>
-#include <vector>
 
 #include "attndb/find.h"
 #include "attndb/result.h"
@@ -22,10 +21,6 @@ struct FindRequest {
 };
 
 Result<FindRequest> ParseFind(const Json& body);
-
-// "contexts": a list of 1 to DB::kMaxSessionContexts names, each once. An absent or null field
-// leaves *contexts as it is.
-Status ReadContexts(const Json& body, std::vector<std::string>* contexts);
 
 }  // namespace attndb::server
 

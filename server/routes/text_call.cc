@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
+#include "server/routes/find.h"
+#include "server/routes/source_session.h"
 #include "server/routes/store_place.h"
 
 namespace attndb::server {
@@ -107,21 +111,39 @@ class TextCall {
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
     AddDefaults(service_->options.chat_variables, &asked_.chat);
+    ATTNDB_RETURN_IF_ERROR(CheckTextSources(asked_.sources, asked_.context, asked_.store_as));
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
     }
     if (asked_.tpot_ms > 0 && !service_->options.allow_plans) {
       return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
     }
+    return asked_.sources.empty() ? GoOn() : AskSources();
+  }
+
+ private:
+  // From the checked request to the scheduler.
+  Status GoOn() {
     const std::string& tenant = call_.rules.tenant;
     ATTNDB_RETURN_IF_ERROR(CheckSchema());
-    ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, MakePrompt(tenant));
+    std::optional<SourceSession> own;  // Nobody else's session will do.
+    if (!asked_.sources.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(own, OpenOwn(tenant));
+      asked_.truncate = true;  // All of it fits.
+    }
+    Prompt prompt;
+    if (own) {
+      prompt = std::move(own->prompt);
+    } else {
+      ATTNDB_ASSIGN_OR_RETURN(prompt, MakePrompt(tenant));
+    }
     form_ = std::move(prompt.form);
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     ATTNDB_RETURN_IF_ERROR(Constrain(&turn.generate));
     turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
-    turn.ends_with_window = asked_.fills_window || !asked_.truncate;
+    turn.ends_with_window = asked_.fills_window || !asked_.truncate || own.has_value();
+    turn.is_kept = !own.has_value();
     turn.id = NewTurnId(prompt.digest);
     if (prompt.parted) turn.parted = PlaceText(*prompt.parted);
     turn.cut_id = turn.id;  // A name is of whole turns.
@@ -136,16 +158,42 @@ class TextCall {
     turn.received_seconds = call_.received_seconds;
     turn.tpot_seconds = TpotSeconds();
     turn.plan = PlanOf(turn.tpot_seconds);
-    ATTNDB_ASSIGN_OR_RETURN(Continuation start,
-                            service_->conversations->Start(tenant, prompt.tokens, turn.plan,
-                                                           turn.generate.prefill.window));
+    ATTNDB_ASSIGN_OR_RETURN(Continuation start, StartOf(turn, prompt, std::move(own)));
     LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
     turn.text = std::move(prompt.text);
     return Schedule(std::move(turn), std::move(start));
   }
 
- private:
+  // Waits for contexts that are being stored, and looks for those that are to be found; then goes
+  // on, on another thread.
+  Status AskSources() {
+    std::vector<std::string> names = asked_.sources.contexts;
+    if (!asked_.context.empty()) names.push_back(asked_.context);
+    // Whoever waits holds no body.
+    auto later = std::make_shared<TextCall>(service_, WithoutRequest(call_), interface_);
+    later->asked_ = std::move(asked_);
+    RunWhenAllStored(service_, later->call_, names, [later] {
+      FindSources(later->service_, later->call_, &later->asked_, [later](Status status) {
+        if (status.ok()) status = later->GoOn();
+        if (!status.ok()) AnswerCall(later->service_, later->call_, ErrorResponse(status));
+      });
+    });
+    return Status::Ok();
+  }
+  Result<Continuation> StartOf(const TurnRequest& turn, const Prompt& prompt,
+                               std::optional<SourceSession> own) const {
+    if (!own) {
+      return service_->conversations->Start(turn.tenant, prompt.tokens, turn.plan,
+                                            turn.generate.prefill.window);
+    }
+    return Continuation{std::move(own->session), std::move(own->rest), {}, /*is_unread=*/true};
+  }
+  Result<SourceSession> OpenOwn(const std::string& tenant) const {
+    const llama::TokenizeLimits limits = LimitsFor(*service_, call_, WindowTokens(*service_));
+    return OpenSourceSession(*service_, tenant, asked_, PlanOf(TpotSeconds()), limits);
+  }
+
   Result<Prompt> MakePrompt(const std::string& tenant) const {
     const Prompts& prompts = *service_->prompts;
     const uint64_t window = WindowTokens(*service_);

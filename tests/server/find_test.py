@@ -90,6 +90,26 @@ class TestFind:
             assert places(answer)[0][0] == "skerry"
 
 
+class TestAsk:
+    """`attndb ask` prints the same through a server, of several contexts and of some tokens."""
+
+    @pytest.mark.parametrize("args", [
+        ("-c", "skerry", "-c", "mill"), ("-c", "skerry", "--tokens", "0-40,100-150"),
+        ("--find", 1, "-c", "skerry", "-c", "mill"), ("--find", 2)])
+    def test_it_says_the_same_through_the_server(self, stored, args):
+        asked = ("ask", *args, "--plan", "full", "--max-tokens", 12, QUESTION)
+        told = run_client(stored.url, *asked)
+        alone = run_attndb(stored.store, *asked, "-m", "smollm2")
+        assert told["answer"] == alone["answer"]
+        assert told["contexts"] == alone["contexts"]
+
+    def test_such_a_turn_is_stored_nowhere(self, stored):
+        before = stored.json("GET", CONTEXTS)
+        reply = stored.ask(QUESTION, contexts=["skerry", "mill"])
+        assert reply.context is None
+        assert stored.json("GET", CONTEXTS) == before
+
+
 def test_another_tenants_contexts_are_not_there(folder):
     keys = folder / "keys.json"
     keys.write_text(json.dumps({"keys": [

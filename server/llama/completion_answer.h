@@ -1,0 +1,65 @@
+// Answers POST /completion and POST /infill as llama.cpp's server does: one object, or a stream of
+// server-sent events, the last of which has "stop": true. No [DONE] follows.
+//
+// Threads: as ReplyWriter.
+#ifndef ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
+#define ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/chat/reply_writer.h"
+#include "server/http/exchange.h"
+#include "server/json.h"
+#include "server/openai/text_request.h"
+#include "server/openai/token_logprobs.h"
+
+namespace attndb::server {
+
+// What is asked of a sampler and of a reply, by the names of llama.cpp's server: those that are
+// honoured.
+Json GenerationSettings(const TextRequest& asked);
+
+struct LlamaAnswerStyle {
+  bool stream = false;
+  LogprobForm logprobs = LogprobForm::kNone;
+  std::string model;
+  std::string prompt;           // As text.
+  Json settings;                // GenerationSettings.
+  double received_seconds = 0;  // By MonotonicSeconds.
+};
+
+class LlamaAnswer final : public ReplyWriter {
+ public:
+  LlamaAnswer(std::shared_ptr<Responder> responder, LlamaAnswerStyle style)
+      : responder_(std::move(responder)), style_(std::move(style)), probs_(style_.logprobs) {}
+
+  void OnStart(const TurnStart& start) override { start_ = start; }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override { probs_.Add(tokens); }
+  void OnDelta(const ReplyDelta& delta) override;
+  void OnEnd(const TurnEnd& end, size_t num_calls) override;
+  void OnError(const Status& status) override;
+
+ private:
+  Headers HeadersOf(uint64_t num_dropped_tokens) const;
+  // The last object: `content` is what no event has told yet.
+  Json Whole(const TurnEnd& end, const std::string& content);
+  Json Timings(const TurnEnd& end) const;
+  // Adds the probabilities of tokens that were not told yet.
+  void AddProbabilities(Json* object);
+  void Write(const Json& event);
+
+  const std::shared_ptr<Responder> responder_;
+  const LlamaAnswerStyle style_;
+  TurnStart start_;
+  bool begun_ = false;  // The stream's head was sent.
+  bool has_new_line_ = false;
+  uint64_t num_events_ = 0;
+  std::string text_;     // What came of an answer that is not streamed.
+  TokenLogprobs probs_;  // For tokens that were not told yet.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_

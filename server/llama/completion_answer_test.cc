@@ -1,0 +1,164 @@
+// Goal:   an answer has the form of llama.cpp's server, whole or as events; an error is a plain
+//         HTTP error for as long as it can be.
+// Method: a responder that writes down what it is told; turns are told by hand.
+#include "server/llama/completion_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/openai/text_answer.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class RecordingResponder final : public Responder {
+ public:
+  void Send(Response response) override { sent = std::move(response); }
+  void Begin(Response response) override {
+    body = response.body;
+    begun = std::move(response);
+  }
+  void Write(std::string piece) override { body += piece; }
+  void End() override { ended = true; }
+  bool closed() const override { return false; }
+  void OnClosed(std::function<void()> /*then*/) override {}
+
+  std::vector<Json> Events() const {
+    std::vector<Json> events;
+    for (size_t at = 0; at < body.size();) {
+      const size_t end = body.find("\n\n", at);
+      EXPECT_EQ(body.substr(at, 6), "data: ");
+      events.push_back(*ParseJson(body.substr(at + 6, end - at - 6)));
+      at = end + 2;
+    }
+    return events;
+  }
+
+  Response sent = {.status = 0};
+  Response begun = {.status = 0};
+  std::string body;  // What a stream gave.
+  bool ended = false;
+};
+
+class LlamaAnswerTest : public ::testing::Test {
+ protected:
+  LlamaAnswer Answer(bool stream, LogprobForm logprobs = LogprobForm::kNone) const {
+    TextRequest asked;
+    asked.max_tokens = 9;
+    asked.stop = {"end"};
+    return LlamaAnswer(responder_, {.stream = stream,
+                                    .logprobs = logprobs,
+                                    .model = "tiny",
+                                    .prompt = "One,",
+                                    .settings = GenerationSettings(asked),
+                                    .received_seconds = MonotonicSeconds()});
+  }
+  static TurnStart Start() {
+    return {.id = "turn-1", .num_prompt_tokens = 10, .num_cached_tokens = 4, .num_run_tokens = 6};
+  }
+  static TurnEnd End(llama::FinishReason finish, std::string stopped_by = "") {
+    return {.finish = finish, .stop = std::move(stopped_by), .num_tokens = 3};
+  }
+
+  const std::shared_ptr<RecordingResponder> responder_ = std::make_shared<RecordingResponder>();
+};
+
+TEST_F(LlamaAnswerTest, AWholeAnswerHasAllOfIt) {
+  LlamaAnswer answer = Answer(/*stream=*/false);
+  answer.OnStart(Start());
+  answer.OnDelta({.content = " two,\n"});
+  answer.OnDelta({.content = " three"});
+  answer.OnEnd(End(llama::FinishReason::kStop, "end"), 0);
+  const Json json = *ParseJson(responder_->sent.body);
+  EXPECT_EQ(json["content"], " two,\n three");
+  EXPECT_EQ(json["stop"], true);
+  EXPECT_EQ(json["stop_type"], "word");
+  EXPECT_EQ(json["stopping_word"], "end");
+  EXPECT_EQ(json["tokens_predicted"], 3);
+  EXPECT_EQ(json["tokens_evaluated"], 10);
+  EXPECT_EQ(json["tokens_cached"], 13);
+  EXPECT_EQ(json["prompt"], "One,");
+  EXPECT_EQ(json["has_new_line"], true);
+  EXPECT_EQ(json["truncated"], false);
+  EXPECT_EQ(json["timings"]["cache_n"], 4);
+  EXPECT_EQ(json["timings"]["prompt_n"], 6);
+  EXPECT_EQ(json["timings"]["predicted_n"], 3);
+  EXPECT_EQ(json["generation_settings"]["n_predict"], 9);
+  EXPECT_EQ(json["generation_settings"]["stop"], Json::array({"end"}));
+  EXPECT_THAT(responder_->sent.headers, Contains(Pair(kContextHeader, "turn-1")));
+}
+
+TEST_F(LlamaAnswerTest, EachEndHasItsName) {
+  const std::pair<llama::FinishReason, const char*> kEnds[] = {
+      {llama::FinishReason::kEnd, "eos"}, {llama::FinishReason::kMaxTokens, "limit"}};
+  for (const auto& [finish, name] : kEnds) {
+    LlamaAnswer answer = Answer(/*stream=*/false);
+    answer.OnStart(Start());
+    answer.OnEnd(End(finish), 0);
+    const Json json = *ParseJson(responder_->sent.body);
+    EXPECT_EQ(json["stop_type"], name);
+    EXPECT_EQ(json["stopping_word"], "");
+  }
+}
+
+TEST_F(LlamaAnswerTest, AStreamEndsWithTheObjectThatStops) {
+  LlamaAnswer answer = Answer(/*stream=*/true);
+  answer.OnStart(Start());
+  answer.OnDelta({.content = " two"});
+  answer.OnDelta({.content = " three"});
+  answer.OnEnd(End(llama::FinishReason::kEnd), 0);
+  const std::vector<Json> events = responder_->Events();
+  ASSERT_EQ(events.size(), 3u) << "no [DONE]";
+  EXPECT_EQ(events[0]["content"], " two");
+  EXPECT_EQ(events[0]["stop"], false);
+  EXPECT_EQ(events[2]["content"], "");
+  EXPECT_EQ(events[2]["stop"], true);
+  EXPECT_TRUE(responder_->ended);
+}
+
+TEST_F(LlamaAnswerTest, ProbabilitiesStandBesideTheirTokens) {
+  LlamaAnswer answer = Answer(/*stream=*/false, LogprobForm::kProbs);
+  answer.OnStart(Start());
+  answer.OnChances({{.token = 7, .chance = 0.5, .text = "x", .likeliest = {}}});
+  answer.OnDelta({.content = "x"});
+  answer.OnEnd(End(llama::FinishReason::kEnd), 0);
+  const Json json = *ParseJson(responder_->sent.body);
+  ASSERT_EQ(json["completion_probabilities"].size(), 1u);
+  EXPECT_EQ(json["completion_probabilities"][0]["id"], 7);
+  EXPECT_EQ(json["completion_probabilities"][0]["prob"], 0.5);
+}
+
+TEST_F(LlamaAnswerTest, AnErrorIsPlainBeforeTheFirstEvent) {
+  LlamaAnswer early = Answer(/*stream=*/true);
+  early.OnError(Status::NotFound("nothing"));
+  EXPECT_EQ(responder_->sent.status, 404);
+  LlamaAnswer late = Answer(/*stream=*/true);
+  late.OnStart(Start());
+  late.OnDelta({.content = "x"});
+  late.OnError(Status::IoError("disk"));
+  const std::vector<Json> events = responder_->Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1]["error"]["message"], "disk");
+}
+
+TEST_F(LlamaAnswerTest, ATurnThatIsNotStoredNamesNoContext) {
+  LlamaAnswer answer = Answer(/*stream=*/false);
+  TurnStart start = Start();
+  start.is_kept = false;
+  answer.OnStart(start);
+  answer.OnEnd(End(llama::FinishReason::kEnd), 0);
+  EXPECT_THAT(responder_->sent.headers, IsEmpty());
+}
+
+}  // namespace
+}  // namespace attndb::server
