@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attndb/find.h"
 #include "attndb/result.h"
@@ -47,7 +48,8 @@ Result<ExitCode> BuildThroughServer(Environment* env, const std::string& context
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 
 struct ServerQuestion {
-  std::string context;  // The one that is asked.
+  std::vector<std::string> contexts;  // Those that are asked, or looked through.
+  uint32_t find = 0;                  // The number of contexts to find among them; 0: none.
   std::string question;
   std::string plan;
   Json fields;  // Others of the request: "temperature", ...

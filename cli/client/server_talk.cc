@@ -6,11 +6,13 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "cli/client/server_answer.h"
 #include "cli/client/server_client.h"
 #include "cli/client/server_commands.h"
 #include "cli/client/server_contexts.h"
+#include "cli/client/server_find.h"
 #include "cli/common/context_text.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/talk.h"
@@ -20,16 +22,20 @@
 namespace attndb::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kFlags = {
-    "question", "--context", "--name",  "--plan", "--max-tokens", "--temp",
-    "--top-k",  "--top-p",   "--min-p", "--seed", "--overflow"};
+constexpr std::array<std::string_view, 13> kFlags = {
+    "question", "--context", "--name", "--plan", "--max-tokens", "--temp",    "--top-k",
+    "--top-p",  "--min-p",   "--seed", "--find", "--tokens",     "--overflow"};
 constexpr std::chrono::milliseconds kLook{20};  // Between looks whether a turn is durable.
 
-Json RequestFor(const Json& fields, const std::string& plan, const std::string& context,
-                const std::string& question) {
+Json RequestFor(const Json& fields, const std::string& plan,
+                const std::vector<std::string>& contexts, const std::string& question) {
   Json body = fields;
   body["plan"] = plan;
-  body["context"] = context;
+  if (contexts.size() == 1) {
+    body["context"] = contexts.front();
+  } else {
+    body["contexts"] = contexts;
+  }
   body["messages"] = Json::array({{{"role", "user"}, {"content", question}}});
   return body;
 }
@@ -96,7 +102,7 @@ class ServerTalker final : public Talker {
  private:
   // Durable when it returns, but for one that was interrupted.
   Result<ServerAnswer> Turn(const std::string& question) {
-    Json body = RequestFor(chat_.fields, chat_.plan, base_, question);
+    Json body = RequestFor(chat_.fields, chat_.plan, {base_}, question);
     body["store_as"] = chat_.name;
     ATTNDB_ASSIGN_OR_RETURN(ServerAnswer answer, StreamAnswer(env_, *client_, std::move(body)));
     if (answer.interrupted) return answer;
@@ -152,14 +158,24 @@ Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& questi
   ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
   ATTNDB_ASSIGN_OR_RETURN(const auto contexts, ConnectContexts(env));
   const InterruptScope interrupt;
-  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts->Describe(question.context));
-  ATTNDB_ASSIGN_OR_RETURN(const ServerAnswer answer,
-                          StreamAnswer(env, client,
-                                       RequestFor(question.fields, question.plan, question.context,
-                                                  question.question)));
+  std::vector<std::string> asked = question.contexts;
+  if (question.find > 0) {
+    ATTNDB_ASSIGN_OR_RETURN(
+        asked, FindContexts(env, client, question.question, question.contexts, question.find));
+  }
+  // Before the answer: names may go meanwhile.
+  std::vector<std::string> names;
+  for (const std::string& context : asked) {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts->Describe(context));
+    names.push_back(NameOf(info));
+  }
+  ATTNDB_ASSIGN_OR_RETURN(
+      const ServerAnswer answer,
+      StreamAnswer(env, client,
+                   RequestFor(question.fields, question.plan, asked, question.question)));
   NoteAnswer(env, answer);
-  Json json = {{"context", NameOf(info)},
-               {"contexts", Json::array({NameOf(info)})},
+  Json json = {{"context", names.front()},
+               {"contexts", names},
                {"answer", answer.text},
                {"finish", answer.finish},
                {"plan", question.plan}};

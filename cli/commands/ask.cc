@@ -19,9 +19,9 @@
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "cli/common/thread_text.h"
-#include "cli/common/token_ranges.h"
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
+#include "engines/llama/token_ranges.h"
 
 namespace attndb::cli {
 namespace {
@@ -77,7 +77,7 @@ class AskCommand : public Command {
     }
     ATTNDB_RETURN_IF_ERROR(CheckContexts());
     ATTNDB_RETURN_IF_ERROR(overflow_.Check());
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, llama::ParseTokenRanges(tokens_));
     ATTNDB_ASSIGN_OR_RETURN(const std::string question,
                             QuestionOrStdin(question_, env->IsGiven("question")));
     if (!env->server().empty()) return AskServer(env, question);
@@ -96,7 +96,7 @@ class AskCommand : public Command {
     Result<AskedSession> start = StartAsking(env, engine, db, contexts,
                                              {question, plan_.text(), overflow_, !ranges.empty()});
     if (!start.ok()) return start.status();
-    ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
+    ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(llama::WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
     ATTNDB_ASSIGN_OR_RETURN(const Answer answer, AnswerIn(env, &engine, &*start, lookup_ms));
     const Explain explain = start->session.Explain();
@@ -119,13 +119,13 @@ class AskCommand : public Command {
 
  private:
   Result<ExitCode> AskServer(Environment* env, const std::string& question) const {
-    if (contexts_.size() > 1) {
-      return Status::InvalidArgument("a server is asked of one context: give --context once");
-    }
-    ServerQuestion asked = {.question = question, .plan = plan_.text()};
-    if (!contexts_.empty()) asked.context = contexts_.front();
-    asked.fields = sampler_.ToRequest();
+    ServerQuestion asked = {.contexts = contexts_,
+                            .find = find_,
+                            .question = question,
+                            .plan = plan_.text(),
+                            .fields = sampler_.ToRequest()};
     asked.fields["overflow"] = overflow_.what();
+    if (!tokens_.empty()) asked.fields["tokens"] = tokens_;
     return AskThroughServer(env, asked);
   }
 
