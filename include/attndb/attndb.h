@@ -3,6 +3,7 @@
 #define ATTNDB_ATTNDB_H_
 
 #include "attndb/context_name.h"   // IWYU pragma: export
+#include "attndb/context_title.h"  // IWYU pragma: export
 #include "attndb/custom_index.h"   // IWYU pragma: export
 #include "attndb/db.h"             // IWYU pragma: export
 #include "attndb/dtype.h"          // IWYU pragma: export
