@@ -151,6 +151,9 @@ typedef struct attndb_store_options {
   int64_t ttl_seconds; /* Only if has_ttl. */
   int32_t pin;
   const char* text_layout; /* TextLayout as text: "document user:3-90". NULL = unknown. */
+  const char* title;       /* One line of UTF-8. NULL or "" = none. */
+  const void* note;        /* note_bytes bytes of the caller's; NULL and 0 = none. */
+  size_t note_bytes;
 } attndb_store_options;
 
 /* FindHead of find.h. */
@@ -286,6 +289,10 @@ ATTNDB_EXPORT attndb_code attndb_db_machine(const attndb_db* db, int32_t measure
 /* The token ids of a context; *tokens is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_db_tokens(const attndb_db* db, const char* context,
                                            int32_t** tokens, size_t* num_tokens);
+/* DB::Note: the bytes that the context was stored with, 0 if it has none. *note is yours:
+ * attndb_free; a zero byte follows the last one. */
+ATTNDB_EXPORT attndb_code attndb_db_note(const attndb_db* db, const char* context, char** note,
+                                         size_t* note_bytes);
 
 ATTNDB_EXPORT attndb_code attndb_db_pin(const attndb_db* db, const char* context, int32_t pinned);
 /* ttl_seconds < 0 = for ever. */

@@ -168,10 +168,11 @@ class ATTNDB_EXPORT DB {
   //         derived from those that it replaces. Without background_builds Store merges itself.
   // Waits:  for commits of the whole store that came before; segments of several Stores are written
   //         side by side. Calls of other sessions go on.
-  // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
-  //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
-  //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
-  //         kCorruption (lost files); kReadOnly; kIoError. Nothing of it is visible, or changed.
+  // Errors: kInvalidArgument (tokens differ in number or from the stored prefix; options);
+  //         kAlreadyExists; kFailedPrecondition (inside a step; K and V that did not see one whole
+  //         prompt: over several contexts, or appended under a filter); kResourceExhausted (disk
+  //         full, quota); kCorruption (lost files); kReadOnly; kIoError. Nothing of it is visible,
+  //         or changed.
   Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
                           const StoreOptions& options = {}) const;
 
@@ -221,6 +222,9 @@ class ATTNDB_EXPORT DB {
   Result<ContextInfo> Describe(std::string_view context) const;
   // The token ids of a context, by name or "#id". Errors: as Describe.
   Result<std::vector<TokenId>> Tokens(std::string_view context) const;
+  // The note that the context was stored with, StoreOptions::note; "" if it has none. List and
+  // Describe read no notes. Errors: as Describe.
+  Result<std::string> Note(std::string_view context) const;
 
   // Exempts a context from eviction and expiry, or (false) no longer. Returns after a sync.
   // Errors: kNotFound; kReadOnly; kIoError.
@@ -238,7 +242,8 @@ class ATTNDB_EXPORT DB {
   // Removes the context: no call finds it any more. Segments that other contexts use stay; the
   // files of the others go with the last session that reads them. Waits for Stores and Compacts
   // that came before, and returns after a sync. On a full disk it writes to what the store keeps
-  // free for that, which is enough for contexts of 80,000 tokens at least.
+  // free for that, which is enough for contexts of 80,000 tokens with a small note at least. A note
+  // is overwritten when it goes, which takes as many bytes again.
   // Errors: kNotFound; kReadOnly; kResourceExhausted (not even that was there); kIoError.
   Status Drop(std::string_view context) const;
   // Limits the tenant's bytes on disk; 0 = no limit. Evicts nothing by itself: the next Store

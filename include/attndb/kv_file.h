@@ -54,8 +54,10 @@ struct KvFileContents {
   uint64_t num_queries = 0;  // Each layer has q of so many last tokens.
   DType query_dtype = DType::kFloat32;
   TextLayout text_layout;  // What the text is to a chat template.
-  // Notes for people; attndb does not interpret them. Keys of [a-z0-9_], but not
-  // "attndb_text_layout", and values in UTF-8.
+  std::string title;       // StoreOptions::title, and the next one's note. Import takes both unless
+  std::string note;        // its own options have others.
+  // Notes for people; attndb does not interpret them. Keys of [a-z0-9_] that do not begin with
+  // "attndb_", and values in UTF-8.
   std::map<std::string, std::string> notes;
 
   bool is_complete() const { return layers.size() == spec.layers.size(); }

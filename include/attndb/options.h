@@ -3,6 +3,7 @@
 #define ATTNDB_OPTIONS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -125,6 +126,15 @@ struct StoreOptions {
   bool pin = false;  // Never evicted, never expired.
   // Kept with the context, and given back by Describe.
   TextLayout text_layout;
+  // Title for people, one line: what CheckContextTitle takes (context_title.h). Empty = none.
+  std::string title;
+  // Bytes of the caller's, at most kMaxNoteBytes, which nothing here reads: DB::Note gives them
+  // back. Empty = none. They lie in the catalog, and count towards no quota.
+  std::string note;
+  static constexpr size_t kMaxNoteBytes = size_t{16} << 20;
+  // A context that takes the place of the one that its session went on from (`replace` with that
+  // context's name, or drop_base) keeps that context's title and note, each unless a new one is
+  // given. All other contexts have the title and the note that they are stored with alone.
 };
 
 struct RoomOptions {

@@ -41,7 +41,12 @@ struct RoomReport {
 
 struct ATTNDB_EXPORT ContextInfo {
   ContextId id = ContextId::kNone;
-  std::string name;  // Empty if unnamed.
+  std::string name;   // Empty if unnamed.
+  std::string title;  // StoreOptions::title. Empty if it has none.
+  // The context that this one continues: the Store went on from all of its tokens, and all of them
+  // are in this one. kNone: there was none. A context that is dropped leaves its place to the one
+  // that it continues; a context that grows is no longer continued by those that went on from it.
+  ContextId continues = ContextId::kNone;
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;  // K and V of its tokens.
   // Bytes of all its segments, shared ones counted in full, and of their companions.

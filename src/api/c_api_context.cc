@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "api/c_api_call.h"
@@ -56,6 +57,20 @@ attndb_code attndb_db_tokens(const attndb_db* db, const char* context, int32_t**
     ATTNDB_RETURN_IF_ERROR(CopyOut(ids.data(), ids.size() * sizeof(TokenId), &copy));
     *tokens = static_cast<int32_t*>(copy);
     *num_tokens = ids.size();
+    return Status();
+  });
+}
+
+attndb_code attndb_db_note(const attndb_db* db, const char* context, char** note,
+                           size_t* note_bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(note, "note"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(note_bytes, "note_bytes"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::string bytes, db->db.Note(context));
+    ATTNDB_RETURN_IF_ERROR(TextOut(bytes, note));
+    *note_bytes = bytes.size();
     return Status();
   });
 }

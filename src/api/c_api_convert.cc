@@ -217,6 +217,9 @@ Result<StoreOptions> ToStoreOptions(const attndb_store_options* options) {
   if (from.has_ttl != 0) to.ttl = std::chrono::seconds(from.ttl_seconds);
   to.pin = from.pin != 0;
   ATTNDB_ASSIGN_OR_RETURN(to.text_layout, TextLayout::Parse(TextOf(from.text_layout)));
+  to.title = TextOf(from.title);
+  if (from.note == nullptr && from.note_bytes != 0) return IsNull("attndb_store_options.note");
+  if (from.note != nullptr) to.note.assign(static_cast<const char*>(from.note), from.note_bytes);
   return to;
 }
 

@@ -176,6 +176,15 @@ TEST(CApiConvertTest, EveryOptionOfACallArrives) {
   EXPECT_EQ(ToStoreOptions(&store)->text_layout.ToString(), "document user:3-90");
   store.text_layout = "novel";
   EXPECT_EQ(ToStoreOptions(&store).status().code(), StatusCode::kInvalidArgument);
+  store.text_layout = nullptr;
+  EXPECT_EQ(stored->title + stored->note, "");
+  store.title = "What is it?";
+  store.note = "a\0b";
+  store.note_bytes = 3;
+  EXPECT_EQ(ToStoreOptions(&store)->title, "What is it?");
+  EXPECT_EQ(ToStoreOptions(&store)->note, std::string("a\0b", 3));
+  store.note = nullptr;
+  EXPECT_EQ(ToStoreOptions(&store).status().code(), StatusCode::kInvalidArgument);
 
   auto compact = Zeroed<attndb_compact_options>();
   compact.segment_tokens = 4096;

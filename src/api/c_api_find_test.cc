@@ -102,6 +102,48 @@ TEST_F(CApiFindTest, FindsWhatTheOtherInterfaceFinds) {
   attndb_free(text);
 }
 
+TEST_F(CApiFindTest, ATitleAndANoteAreStoredAndGivenBack) {
+  const test::Tokens prompt = test::Concat(test::ToyModel::Tokens(300, 1), test::Tokens{7, 8, 9});
+  attndb_session* session = nullptr;
+  ASSERT_EQ(attndb_db_create_session(handle_.get(), &spec_, prompt.data(), prompt.size(), nullptr,
+                                     &session, nullptr),
+            0);
+  attndb_store_options options = {.struct_size = sizeof options, .name = "c"};
+  options.title = "What is it?";
+  options.note = "a\0b";
+  options.note_bytes = 3;
+  EXPECT_EQ(attndb_db_store(handle_.get(), session, prompt.data(), 300, &options, nullptr), 0)
+      << attndb_last_error();
+  options.name = nullptr;
+  options.title = "two\nlines";
+  EXPECT_EQ(attndb_db_store(handle_.get(), session, prompt.data(), 300, &options, nullptr),
+            ATTNDB_INVALID_ARGUMENT);
+  attndb_session_free(session);
+
+  char* note = nullptr;
+  size_t note_bytes = 99;
+  ASSERT_EQ(attndb_db_note(handle_.get(), "c", &note, &note_bytes), 0);
+  EXPECT_EQ(std::string(note, note_bytes + 1), std::string("a\0b\0", 4));
+  attndb_free(note);
+  ASSERT_EQ(attndb_db_note(handle_.get(), "a", &note, &note_bytes), 0);
+  EXPECT_EQ(note_bytes, 0u);
+  EXPECT_STREQ(note, "");
+  attndb_free(note);
+  EXPECT_EQ(attndb_db_note(handle_.get(), "none", &note, &note_bytes), ATTNDB_NOT_FOUND);
+  EXPECT_EQ(attndb_db_note(handle_.get(), "a", nullptr, &note_bytes), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_db_note(handle_.get(), "a", &note, nullptr), ATTNDB_INVALID_ARGUMENT);
+
+  char* text = nullptr;
+  ASSERT_EQ(attndb_db_describe(handle_.get(), "c", &text), 0);
+  const nlohmann::json described = nlohmann::json::parse(text);
+  attndb_free(text);
+  EXPECT_EQ(described["title"], "What is it?");
+  EXPECT_EQ(described["continues"], static_cast<int64_t>(db_->Describe("a")->id));
+  ASSERT_EQ(attndb_db_describe(handle_.get(), "a", &text), 0);
+  EXPECT_TRUE(nlohmann::json::parse(text)["continues"].is_null());
+  attndb_free(text);
+}
+
 TEST_F(CApiFindTest, RoomIsAskedForAndContextsAreRenamed) {
   const test::Tokens prompt = test::Concat(test::ToyModel::Tokens(300, 1), test::Tokens{7, 8, 9});
   ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport expected,

@@ -26,6 +26,10 @@ JsonText JsonOf(const ContextInfo& c) {
   return JsonObject(
       {{"id", static_cast<int64_t>(c.id)},
        {"name", c.name},
+       {"title", c.title},
+       {"continues", c.continues == ContextId::kNone
+                         ? JsonValue(nullptr)
+                         : JsonValue(static_cast<int64_t>(c.continues))},
        {"num_tokens", c.num_tokens},
        {"kv_bytes", c.kv_bytes},
        {"file_bytes", c.file_bytes},

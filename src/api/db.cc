@@ -255,6 +255,11 @@ Result<std::vector<TokenId>> DB::Tokens(std::string_view context) const {
   return std::move(text.tokens);
 }
 
+Result<std::string> DB::Note(std::string_view context) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->admin()->Note(tenant_, context);
+}
+
 Status DB::Pin(std::string_view context, bool pinned) const {
   ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->Pin(tenant_, context, pinned);

@@ -329,8 +329,8 @@ class FormatTest : public DBFixture {
     for (const bool read_only : {false, true}) {
       EXPECT_THAT(DB::Open(path, {.read_only = read_only}),
                   FailsWith(StatusCode::kUnsupported,
-                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 9"),
-                                  HasSubstr("expected at most 8"), HasSubstr("newer attndb"))));
+                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 10"),
+                                  HasSubstr("expected at most 9"), HasSubstr("newer attndb"))));
     }
   }
 
@@ -338,11 +338,11 @@ class FormatTest : public DBFixture {
 };
 
 TEST_F(FormatTest, AStoreOfANewerFormatIsLeftAlone) {
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 9"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 10"));
   const auto before = FilesIn(store());
   ExpectUnsupported(store());
   EXPECT_EQ(FilesIn(store()), before);
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 8"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 9"));
   Open();
   ExpectAnswers(doc_, 99);
 }
@@ -352,7 +352,7 @@ TEST_F(FormatTest, ANewerFormatIsSeenInTheLog) {
   const std::string killed = dir_.File("killed");
   {
     const auto catalog = OpenCatalog();
-    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 9"));
+    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 10"));
     std::filesystem::copy(store(), killed, std::filesystem::copy_options::recursive);
   }
   ASSERT_GT(std::filesystem::file_size(killed + "/catalog.db-wal"), 0u);

@@ -137,6 +137,59 @@ TEST_F(DBTest, NamesAreUniqueUnlessReplaced) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("name")));
 }
 
+TEST_F(DBTest, ATitleAndANoteStayWithTheContext) {
+  const std::string note("date\0 2026", 10);
+  ATTNDB_ASSERT_OK(
+      StoreTokens(std::span(doc_).first(100), {.name = "doc", .title = "A book", .note = note}));
+  Open();
+  EXPECT_EQ(db_->Describe("doc")->title, "A book");
+  EXPECT_EQ(db_->List()->front().title, "A book");
+  EXPECT_EQ(*db_->Note("doc"), note);
+  ATTNDB_ASSERT_OK(db_->Rename("doc", "book"));
+  EXPECT_EQ(*db_->Note("book"), note);
+  EXPECT_THAT(db_->Note("doc"), FailsWith(StatusCode::kNotFound, HasSubstr("doc")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, db_->ForTenant("other"));
+  EXPECT_THAT(other.Note("book"), FailsWith(StatusCode::kNotFound, HasSubstr("book")));
+  EXPECT_THAT(StoreTokens(std::span(doc_).first(120), {.title = "\x1b[2J"}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("title has U+001B at byte 0")));
+  EXPECT_THAT(StoreTokens(std::span(doc_).first(120), {.note = std::string((16 << 20) + 1, 'n')}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("note has 16,777,217 bytes")));
+  EXPECT_EQ(db_->List()->size(), 1u);
+}
+
+TEST_F(DBTest, AStoreNotesWhichContextItContinues) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId one,
+                              StoreTokens(std::span(doc_).first(100), {.title = "T"}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId two, StoreTokens(std::span(doc_).first(150)));
+  ATTNDB_ASSERT_OK(StoreTokens(std::span(doc_).first(200), {.name = "three"}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> list, db_->List());
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].continues, ContextId::kNone);
+  EXPECT_EQ(list[1].continues, one);
+  EXPECT_EQ(list[1].title, "") << "it has a title of its own, or none";
+  EXPECT_EQ(list[2].continues, two);
+  // A session goes on from what it stored.
+  SessionStart start = Start(std::span(doc_).first(60));
+  ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId part,
+                              db_->Store(start.session, std::span(doc_).first(60)));
+  EXPECT_EQ(db_->Describe("#" + std::to_string(static_cast<int64_t>(part)))->continues,
+            ContextId::kNone);
+  ATTNDB_ASSERT_OK(model_.Step(&start.session, std::span(doc_).subspan(60, 5)));
+  ATTNDB_ASSERT_OK(db_->Store(start.session, std::span(doc_).first(65), {.name = "five"}));
+  EXPECT_EQ(db_->Describe("five")->continues, part);
+}
+
+// Nothing of it is new but what is said of it.
+TEST_F(DBTest, ATitleAloneIsStored) {
+  ATTNDB_ASSERT_OK(StoreTokens(std::span(doc_).first(100)));
+  SessionStart start = Start(std::span(doc_).first(101));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const ContextId titled,
+      db_->Store(start.session, std::span(doc_).first(100), {.title = "T"}));
+  EXPECT_EQ(db_->Describe("#" + std::to_string(static_cast<int64_t>(titled)))->title, "T");
+}
+
 TEST_F(DBTest, ANamedContextIsReusedOnItsOwn) {
   ASSERT_THAT(StoreTokens(std::span(doc_).first(100), {.name = "short"}), IsOk());
   ASSERT_THAT(StoreTokens(doc_, {.name = "long"}), IsOk());

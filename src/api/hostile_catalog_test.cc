@@ -33,9 +33,11 @@ class HostileCatalogTest : public DBFixture {
     Open({.background_builds = false});
     StoreChain("chat", std::vector<uint64_t>{60, 50, 40}, 2);
     const TextLayout layout = {TextForm::kDocument, {{TextRole::kUser, {2, 10}}}};
-    ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc", .text_layout = layout}));
+    ATTNDB_EXPECT_OK(
+        StoreTokens(doc_, {.name = "doc", .text_layout = layout, .title = "A book", .note = "n"}));
     ATTNDB_EXPECT_OK(
         StoreTokens(Concat(std::span(doc_).first(70), ToyModel::Tokens(30, 6)), {.name = "fork"}));
+    ATTNDB_EXPECT_OK(StoreTokens(Concat(doc_, ToyModel::Tokens(5, 8)), {.name = "more"}));
     ATTNDB_EXPECT_OK(StoreTokens(ToyModel::Tokens(90, 7), {.ttl = std::chrono::hours(1)}));
     ATTNDB_EXPECT_OK(db_->DeclareEqual("toy", "another"));
     db_.reset();
@@ -81,6 +83,7 @@ class HostileCatalogTest : public DBFixture {
     (void)db_->List();
     for (const char* const name : {"chat", "doc", "fork", "planned", "#1", "#2"}) {
       (void)db_->Describe(name);
+      (void)db_->Note(name);
       (void)db_->Tokens(name);
       (void)db_->ExplainPrefix(model_.spec(), doc_, {.context = name});
       (void)Run(doc_, {.context = name});

@@ -17,6 +17,8 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   ContextInfo info;
   info.id = PublicId(record.number);
   info.name = record.name;
+  info.title = detail.title;
+  info.continues = PublicId(detail.continues);
   info.num_tokens = record.num_tokens;
   info.kv_bytes = record.kv_bytes;
   info.file_bytes = detail.file_bytes;
@@ -132,6 +134,12 @@ Result<std::vector<ContextInfo>> Admin::List(const std::string& tenant) const {
     }
   }
   return infos;
+}
+
+Result<std::string> Admin::Note(const std::string& tenant, std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                          parts_.catalog->contexts()->Find(tenant, context));
+  return parts_.catalog->contexts()->NoteOf(record);
 }
 
 Status Admin::Pin(const std::string& tenant, std::string_view context, bool pinned) {

@@ -36,6 +36,7 @@ class Admin {
 
   Result<std::vector<ContextInfo>> List(const std::string& tenant) const;
   Result<ContextInfo> Describe(const std::string& tenant, std::string_view context) const;
+  Result<std::string> Note(const std::string& tenant, std::string_view context) const;
   Status Pin(const std::string& tenant, std::string_view context, bool pinned);
   Status SetTtl(const std::string& tenant, std::string_view context,
                 std::optional<std::chrono::seconds> ttl);

@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "storage/kv/kv_layout.h"
 #include "store/beginning_source.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/ttl.h"
 #include "store/segment_facts.h"
 
@@ -21,6 +22,13 @@ std::vector<SegmentId> SegmentsOf(std::span<const storage::ChainEntry> chain) {
     segments.push_back(static_cast<SegmentId>(entry.segment->id()));
   }
   return segments;
+}
+
+// Checks what the caller says of the context.
+Status CheckSayings(const StoreRequest& request) {
+  const StoreOptions& options = request.options;
+  ATTNDB_RETURN_IF_ERROR(options.text_layout.Validate(request.tokens.size()));
+  return CheckTitleAndNote(options.title, options.note);
 }
 
 // The request with all behind the first num_entries of its chain in its tail instead.
@@ -165,7 +173,9 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant,
                           parts_.catalog->owners()->EnsureTenant(request.tenant));
   const StoreOptions& options = request.options;
-  if (request.num_new() == 0 && options.name.empty() && !options.pin && !options.ttl) {
+  const bool says_nothing = options.name.empty() && !options.pin && !options.ttl &&
+                            options.title.empty() && options.note.empty();
+  if (request.num_new() == 0 && says_nothing) {
     // Nothing new: the context that has exactly these tokens, if it is still there.
     ATTNDB_RETURN_IF_ERROR(CheckFiles(request.chain));
     const Result<ContextRecord> base = parts_.catalog->contexts()->Get(tenant.id, request.base);
@@ -208,7 +218,7 @@ Result<bool> Publisher::IsCutAlike(const StoreRequest& request) const {
 Status Publisher::CheckRequest(const StoreRequest& request, const Tenant& tenant) {
   MutexLock lock(parts_.commits->mutex());
   ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request));
-  ATTNDB_RETURN_IF_ERROR(request.options.text_layout.Validate(request.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(CheckSayings(request));
   if (request.num_new() == 0) return Status::Ok();
   const uint64_t num_new = request.tokens.size() - request.num_shared();
   const uint64_t kv_bytes = num_new * storage::BytesPerToken(ShapeOf(request.spec));
@@ -302,6 +312,8 @@ PublishRequest Publisher::PublishOf(const StoreRequest& request, const Owner& ow
   publish.ttl = options.ttl;
   publish.pin = options.pin;
   publish.text_layout = options.text_layout;
+  publish.title = options.title;
+  publish.note = options.note;
   publish.new_segments = request.sealed;
   return publish;
 }
@@ -310,7 +322,7 @@ Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
   ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("import"));
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckTtl(request.options.ttl));
-  ATTNDB_RETURN_IF_ERROR(request.options.text_layout.Validate(request.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(CheckSayings(request));
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
   ATTNDB_RETURN_IF_ERROR(CheckName(owner, request));
   const std::vector<SegmentId> kept = SegmentsOf(request.chain);

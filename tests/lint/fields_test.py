@@ -73,6 +73,7 @@ OTHER_NAMES = {
         "SessionOptions.reuse": ("no_reuse",),
         "SessionOptions.truncated": ("not_truncated",),
         "StoreOptions.ttl": ("has_ttl", "ttl_seconds"),
+        "StoreOptions.note": ("note", "note_bytes"),
         "DropOptions.keep": ("keep", "num_keep"),
         "DropOptions.sink": ("no_sink",),
         "FindOptions.contexts": ("contexts", "num_contexts"),

@@ -84,7 +84,7 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
   // third context is the other tenant's first.
   static int64_t IdOf(size_t idx) {
     const std::string version = GetParam().version;
-    const bool is_own = version == "0.1/catalog6" || version == "0.1/catalog7";
+    const bool is_own = version.starts_with("0.1/catalog") && version >= "0.1/catalog6";
     return static_cast<int64_t>(is_own && idx == 2 ? 1 : idx + 1);
   }
 
@@ -361,7 +361,8 @@ INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
                                            Left{"0.1", IndexStore, kByMoreIndexes},
                                            Left{"0.1/catalog5", PlainStore, kByPlanes},
                                            Left{"0.1/catalog6", PlainStore, kByPlanes},
-                                           Left{"0.1/catalog7", PlainStore, kByPlanes}),
+                                           Left{"0.1/catalog7", PlainStore, kByPlanes},
+                                           Left{"0.1/catalog8", PlainStore, kByPlanes}),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeOfIndexesTest,
                          ::testing::Values(Left{"0.0", IndexStore, kByMoreIndexes},

@@ -65,6 +65,8 @@ Status ExportKvFile(const DB& db, std::string_view context, const std::string& p
   contents.cuts = session->truncation().cuts();
   ATTNDB_ASSIGN_OR_RETURN(ContextInfo info, db.Describe(context));
   if (info.num_tokens == contents.tokens.size()) contents.text_layout = std::move(info.text_layout);
+  contents.title = std::move(info.title);
+  ATTNDB_ASSIGN_OR_RETURN(contents.note, db.Note(context));
   ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
   ATTNDB_RETURN_IF_ERROR(WriteLayers(*session, options.progress, &writer));
   return writer.Finish();

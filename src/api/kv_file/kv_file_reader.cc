@@ -221,6 +221,8 @@ Result<ContextId> KvFileReader::Import(const DB& db, const KvFileImportOptions& 
                                      .store = options.store};
   if (request.store.text_layout.form == TextForm::kUnknown)
     request.store.text_layout = file.text_layout;
+  if (request.store.title.empty()) request.store.title = file.title;
+  if (request.store.note.empty()) request.store.note = file.note;
   if (options.progress) {
     request.progress = [&](uint64_t tokens_done, uint64_t tokens_total) {
       const uint64_t token_bytes = spec.KvBytesPerToken();

@@ -272,6 +272,20 @@ TEST_F(KvFileTest, WhatIsStoredAlreadyIsReused) {
               FailsWith(StatusCode::kAlreadyExists, HasSubstr("'all'")));
 }
 
+TEST_F(KvFileTest, ATitleAndANoteGoWithTheFile) {
+  const std::string note("any\0bytes\xff", 10);
+  ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(100, 5),
+                               {.name = "book", .title = "What is it? Яблоко", .note = note}));
+  ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path()));
+  ATTNDB_ASSERT_OK(ImportKvFile(*other_, path(), {.store = {.name = "copy"}}));
+  EXPECT_EQ(other_->Describe("copy")->title, "What is it? Яблоко");
+  EXPECT_EQ(*other_->Note("copy"), note);
+  ATTNDB_ASSERT_OK(
+      ImportKvFile(*other_, path(), {.store = {.name = "own", .title = "Mine", .note = "m"}}));
+  EXPECT_EQ(other_->Describe("own")->title, "Mine");
+  EXPECT_EQ(*other_->Note("own"), "m");
+}
+
 TEST_F(KvFileTest, AnotherFingerprintMakesItAnotherModels) {
   const Tokens tokens = ToyModel::Tokens(100, 5);
   WriteFile(tokens, 0);

@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "api/kv_file/cut_text.h"
+#include "api/kv_file/kv_file_notes.h"
 #include "api/kv_file/layer_spec_json.h"
 #include "attndb/units.h"
 #include "common/coding.h"
 #include "common/hex.h"
 #include "common/quote.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/cut_bytes.h"
 
 namespace attndb::internal {
@@ -24,7 +26,6 @@ namespace {
 constexpr std::string_view kFormat = "attndb.kv";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kNotePrefix = "note.";
-// Older builds keep this key as an ordinary note.
 constexpr std::string_view kTextLayoutKey = "note.attndb_text_layout";
 constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As a session.
 constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As SessionOptions.
@@ -70,7 +71,7 @@ class Metadata {
   Result<std::map<std::string, std::string>> Notes() const {
     std::map<std::string, std::string> notes;
     for (const auto& [key, value] : keys_) {
-      if (known_.contains(key)) continue;
+      if (known_.contains(key) || key == kTitleKey || key.starts_with(kNoteKey)) continue;
       if (!key.starts_with(kNotePrefix)) {
         return Invalid("__metadata__ has the unknown key " + Quoted(key));
       }
@@ -173,6 +174,8 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
     Result<TextLayout> layout = TextLayout::Parse(*text);
     if (layout.ok()) contents.text_layout = *std::move(layout);
   }
+  contents.title = TitleIn(keys);
+  contents.note = NoteIn(keys);
   ATTNDB_ASSIGN_OR_RETURN(contents.notes, metadata.Notes());
   return contents;
 }
@@ -268,6 +271,7 @@ Status CheckContents(const KvFileContents& contents) {
   }
   ATTNDB_RETURN_IF_ERROR(store::CheckCuts(contents.cuts, contents.tokens.size()));
   ATTNDB_RETURN_IF_ERROR(contents.text_layout.Validate(contents.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(store::CheckTitleAndNote(contents.title, contents.note));
   if (contents.num_queries > contents.tokens.size()) {
     return Invalid("q of " + Counted(contents.num_queries, "token") + ", but there are " +
                    FormatCount(contents.tokens.size()));
@@ -282,7 +286,8 @@ Status CheckContents(const KvFileContents& contents) {
   }
   for (const auto& [key, value] : contents.notes) {
     const bool is_key =
-        !key.empty() && key.size() <= 64 && std::string(kNotePrefix) + key != kTextLayoutKey &&
+        !key.empty() && key.size() <= 64 &&
+        !(std::string(kNotePrefix) + key).starts_with(kOwnNotePrefix) &&
         key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
     if (!is_key || value.size() > kMaxNoteBytes) {
       return Invalid("note " + Quoted(key) + " of " + std::to_string(value.size()) +
@@ -360,6 +365,7 @@ Result<SafetensorsHeader> FormatKvSchema(const KvFileContents& contents) {
   }
   const std::string text = contents.text_layout.ToString();
   if (!text.empty()) metadata[std::string(kTextLayoutKey)] = text;
+  PutTitleAndNote(contents.title, contents.note, &metadata);
   for (const auto& [key, value] : contents.notes) metadata[std::string(kNotePrefix) + key] = value;
   // Text that JSON can't hold comes back changed.
   ATTNDB_ASSIGN_OR_RETURN(const KvFileContents read, ParseMetadata(metadata));

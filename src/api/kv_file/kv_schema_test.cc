@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "testing/matchers.h"
 #include "testing/toy_model.h"
@@ -30,6 +32,8 @@ KvFileContents Contents() {
   contents.notes = {{"model", "a toy"}};
   contents.text_layout = {TextForm::kDialogue,
                           {{TextRole::kUser, {2, 5}}, {TextRole::kAssistant, {7, 10}}}};
+  contents.title = "What is \"it\"? Яблоко";
+  contents.note = std::string("any\0bytes\xff", 10);
   contents.cuts = {{6, {{1, 3}}}, {9, {{3, 5}, {6, 7}}}};
   return contents;
 }
@@ -60,6 +64,10 @@ TEST(KvSchemaTest, ContentsSurvive) {
     EXPECT_EQ(read.text_layout, contents.text_layout);
     EXPECT_EQ(header.metadata.at("note.attndb_text_layout"), "dialogue user:2-5 assistant:7-10")
         << "earlier builds take it for a note";
+    EXPECT_EQ(read.title, contents.title);
+    EXPECT_EQ(read.note, contents.note);
+    EXPECT_EQ(header.metadata.at("note.attndb_title"), contents.title);
+    EXPECT_EQ(header.metadata.at("note.attndb_note_0"), "616e79006279746573ff");
     EXPECT_EQ(schema.num_tokens, 10u);
     ASSERT_EQ(schema.layers.size(), layers.size());
     EXPECT_THAT(schema.layers.back().k.entry.shape, ElementsAre(3, 10, 24));
@@ -86,6 +94,11 @@ TEST(KvSchemaTest, ContentsThatNoReaderWouldTakeAreNotWritten) {
   expect([](auto* c) { c->query_dtype = static_cast<DType>(9); }, "query_dtype is 9");
   expect([](auto* c) { c->notes["Key"] = ""; }, "note 'Key'");
   expect([](auto* c) { c->notes["attndb_text_layout"] = "raw"; }, "note 'attndb_text_layout'");
+  expect([](auto* c) { c->notes["attndb_title"] = "a"; }, "note 'attndb_title'");
+  expect([](auto* c) { c->notes["attndb_note_0"] = "00"; }, "note 'attndb_note_0'");
+  expect([](auto* c) { c->title = "a\nb"; }, "title has U+000A at byte 1");
+  expect([](auto* c) { c->note.assign(StoreOptions::kMaxNoteBytes + 1, 'n'); },
+         "note has 16,777,217 bytes");
   expect([](auto* c) { c->text_layout.messages.back().tokens.end = 11; }, "tokens 7 to 11");
   expect([](auto* c) { c->notes["key"] = std::string(70000, 'x'); }, "of 70000 bytes");
   expect([](auto* c) { c->spec.layers[0].rope.scaling = "\xff"; }, "not UTF-8");
@@ -139,6 +152,33 @@ TEST(KvSchemaTest, ATextLayoutThatCanNotBeReadIsUnknown) {
     EXPECT_EQ(schema.contents.text_layout, TextLayout()) << layout;
     EXPECT_EQ(schema.contents.notes, Contents().notes) << layout;
   }
+}
+
+TEST(KvSchemaTest, ATitleAndANoteThatCanNotBeReadAreNone) {
+  for (const auto& [key, value] :
+       {std::pair("note.attndb_title", "two\nlines"), std::pair("note.attndb_note_0", "616"),
+        std::pair("note.attndb_note_1", "novel")}) {
+    SafetensorsHeader header = Header();
+    header.metadata[key] = value;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const KvSchema schema, ParseKvSchema(header));
+    const bool is_title = std::string_view(key) == "note.attndb_title";
+    EXPECT_EQ(schema.contents.title.empty(), is_title);
+    EXPECT_EQ(schema.contents.note.empty(), !is_title);
+    EXPECT_EQ(schema.contents.notes, Contents().notes);
+  }
+}
+
+// A value of a header has at most 4 MiB.
+TEST(KvSchemaTest, ALongNoteIsWrittenInPieces) {
+  KvFileContents contents = Contents();
+  contents.note.assign(StoreOptions::kMaxNoteBytes, 'n');
+  contents.note[5'000'000] = 'm';
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const SafetensorsHeader header, FormatKvSchema(contents));
+  EXPECT_EQ(header.metadata.count("note.attndb_note_15"), 1u);
+  EXPECT_EQ(header.metadata.count("note.attndb_note_16"), 0u);
+  for (const auto& [key, value] : header.metadata) EXPECT_LE(value.size(), size_t{4} << 20) << key;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(KvSchema schema, ParseKvSchema(header));
+  EXPECT_TRUE(schema.contents.note == contents.note);
 }
 
 TEST(KvSchemaTest, TensorsThatContradictAreRefusedByName) {

@@ -2,6 +2,7 @@
 set(ATTNDB_KV_FILE_SOURCES
   kv_file/cut_text.cc
   kv_file/kv_file_export.cc
+  kv_file/kv_file_notes.cc
   kv_file/kv_file_reader.cc
   kv_file/kv_file_writer.cc
   kv_file/kv_schema.cc

@@ -10,6 +10,7 @@
 #include "attndb/units.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/counters.h"
 #include "store/catalog/names.h"
 #include "store/catalog/sqlite.h"
@@ -58,6 +59,8 @@ class Describer {
   // `chain` is the context's.
   Result<ContextDetail> Describe(ContextRecord context, std::span<const ChainLink> chain) {
     ContextDetail detail;
+    ATTNDB_ASSIGN_OR_RETURN(detail.title, TitleOfContext(database_, context.id));
+    ATTNDB_ASSIGN_OR_RETURN(detail.continues, ContinuedBy(database_, context.id));
     detail.context = std::move(context);
     for (const ChainLink& link : chain) {
       ATTNDB_ASSIGN_OR_RETURN(const ChainSegment* const known, Load(link.segment));
@@ -211,6 +214,12 @@ Result<TextLayout> CatalogContexts::TextOf(const ContextRecord& context) const {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   return LayoutOfText(core_->database(), context.id, context.num_tokens);
+}
+
+Result<std::string> CatalogContexts::NoteOf(const ContextRecord& context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  return NoteOfContext(core_->database(), context.id);
 }
 
 Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {

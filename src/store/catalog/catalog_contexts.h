@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,7 +31,8 @@ class CatalogContexts {
   // Commits a new context with its segments and index entries in one transaction.
   //
   // The base grows, keeping its id, if all its tokens are shared and it would be dropped anyway:
-  // it has the name and `replace` is set, or it is dropped by drop_base.
+  // it has the name and `replace` is set, or it is dropped by drop_base. It keeps its title and
+  // its note then, unless the request has others.
   // A context that is damaged and has the name is replaced by the same text without `replace`, and
   // stays pinned if it was. Damaged contexts are mended where they have the same tokens
   // (mending.h).
@@ -55,6 +57,8 @@ class CatalogContexts {
   Result<std::vector<TokenId>> Tokens(ContextId context) const;
   // The text layout that the context was stored with.
   Result<TextLayout> TextOf(const ContextRecord& context) const;
+  // The note that the context was stored with; "" = none.
+  Result<std::string> NoteOf(const ContextRecord& context) const;
   // How many first tokens the context shares with `tokens`, 0 perhaps, and their cuts.
   Result<PrefixMatch> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
 

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "store/catalog/catalog_rows.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/counters.h"
 #include "store/catalog/lacking_companions.h"
 #include "store/catalog/model_sources.h"
@@ -108,7 +109,10 @@ Status CatalogCore::ViewWhatIsMissing() const {
   if (version_ < kFirstVersionWithSources) {
     ATTNDB_RETURN_IF_ERROR(ViewNoSources(database_.get()));
   }
-  return version_ < kFirstVersionWithLayouts ? ViewNoLayouts(database_.get()) : Status::Ok();
+  if (version_ < kFirstVersionWithLayouts) {
+    ATTNDB_RETURN_IF_ERROR(ViewNoLayouts(database_.get()));
+  }
+  return version_ < kFirstVersionWithNotes ? ViewNoNotes(database_.get()) : Status::Ok();
 }
 
 Status CatalogCore::LoadMeta() {

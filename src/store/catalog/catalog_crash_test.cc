@@ -33,12 +33,18 @@ namespace fs = std::filesystem;
 
 // Context i: so many tokens, starting with i.
 std::vector<TokenId> TokensOf(int i) { return Range(i, static_cast<size_t>(30 + i * 37 % 400)); }
+// Its title and its note, of up to four pages.
+Published OptionsOf(int i) {
+  return {.name = "c" + std::to_string(i),
+          .title = "title " + std::to_string(i),
+          .note = std::string(static_cast<size_t>(1 + i * 1201 % 16000), 'n')};
+}
 
 // Publishes one context after another and drops every third again, until it is killed.
 [[noreturn]] void PublishForEver(CatalogHarness* harness, int pipe_fd) {
   harness->Reopen();
   for (int i = 0;; ++i) {
-    const ContextId id = harness->MustPublish(TokensOf(i), {.name = "c" + std::to_string(i)});
+    const ContextId id = harness->MustPublish(TokensOf(i), OptionsOf(i));
     if (i % 3 == 2) (void)(*harness)->contexts()->Drop(harness->tenant(), id).value();
     if (write(pipe_fd, &i, sizeof(i)) != sizeof(i)) _exit(1);
   }
@@ -74,6 +80,9 @@ TEST(CatalogCrash, AKilledProcessLosesNothingAcknowledged) {
       EXPECT_EQ(found.ok(), i % 3 != 2) << name << ": " << found.status();
       if (!found.ok()) continue;
       EXPECT_EQ(harness->contexts()->Tokens(found->id).value(), TokensOf(i));
+      EXPECT_EQ(harness->contexts()->Describe(harness.tenant(), found->id)->title,
+                OptionsOf(i).title);
+      EXPECT_EQ(harness->contexts()->NoteOf(*found).value(), OptionsOf(i).note);
     }
     // At most the step that was under way is there as well.
     EXPECT_LE(harness->contexts()->List(harness.tenant())->size(),
@@ -95,7 +104,7 @@ TEST(CatalogCrash, ACopyOfTheFilesOpensAnywhere) {
     } else if (i % 4 == 0) {
       snapshot.reset();
     }
-    harness.MustPublish(TokensOf(i), {.name = "c" + std::to_string(i)});
+    harness.MustPublish(TokensOf(i), OptionsOf(i));
     CatalogHarness copy;
     copy.Close();
     for (const char* const suffix : {"", "-wal"}) {

@@ -22,11 +22,13 @@ class CatalogDamage : public ::testing::Test {
  protected:
   // A little of everything, free pages too.
   CatalogDamage() {
-    const ContextId first = harness_.MustPublish(Range(0, 200), {.name = "first"});
+    const ContextId first = harness_.MustPublish(
+        Range(0, 200), {.name = "first", .title = "A book", .note = std::string(9000, 'n')});
     harness_.MustPublish(Range(0, 300), {.name = "second", .base = first, .num_shared = 150});
     harness_.MustPublish(Range(0, 200), {.ttl = std::chrono::seconds(1000), .pin = true});
     const ContextId large = harness_.MustPublish(Range(5, 3000));
     const ContextId bad = harness_.MustPublish(Range(7, 70), {.name = "bad"});
+    harness_.MustPublish(Range(0, 210), {.name = "more", .base = first, .num_shared = 200});
     EXPECT_TRUE(harness_->segments()
                     ->Quarantine(harness_->contexts()->Chain(bad)->front().segment, "test")
                     .ok());

@@ -7,6 +7,7 @@
 #include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/cut_bytes.h"
 #include "store/catalog/mending.h"
 #include "store/catalog/model_sources.h"
@@ -33,6 +34,7 @@ Status CheckRequest(const PublishRequest& request) {
   }
   ATTNDB_RETURN_IF_ERROR(CheckCuts(request.cuts, request.tokens.size()));
   ATTNDB_RETURN_IF_ERROR(request.text_layout.Validate(request.tokens.size()));
+  ATTNDB_RETURN_IF_ERROR(CheckTitleAndNote(request.title, request.note));
   if (request.num_shared > request.tokens.size()) {
     return Status::Internal("publish: " + Text(request.num_shared) + " tokens shared of " +
                             Text(request.tokens.size()));
@@ -62,6 +64,8 @@ class Publication {
   Result<NodeId> InsertPath();
   Status InsertRow();
   Status GrowRow();
+  Status NoteTitleAndBase();
+  Result<ContextId> FindContinued() const;
   Status DropWhatIsReplaced();
   Status AddEvicted(std::vector<ContextRow>* doomed);
 
@@ -101,6 +105,7 @@ Result<PublishOutcome> Publication::Run() {
       NoteModelSource(database_, request_.tenant, request_.model, request_.source));
   ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
   ATTNDB_RETURN_IF_ERROR(NoteTextLayout(database_, outcome_.id, request_.text_layout));
+  ATTNDB_RETURN_IF_ERROR(NoteTitleAndBase());
   ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, outcome_.chain));
   ATTNDB_RETURN_IF_ERROR(MendContexts(database_,
                                       {.tenant = request_.tenant,
@@ -294,6 +299,49 @@ Status Publication::GrowRow() {
       name, request_.tokens.size(), request_.kv_bytes, now_us_, TtlSeconds(request_.ttl),
       request_.pin, leaf, outcome_.id));
   return index_.RemoveEnd(base_->leaf, outcome_.id);
+}
+
+// What goes on under the name, or in the place, of a context keeps its title and note.
+Status Publication::NoteTitleAndBase() {
+  ATTNDB_RETURN_IF_ERROR(SetTitleAndNote(database_, outcome_.id, request_.title, request_.note));
+  // Those that went on from what it was do not have the tokens that it has now.
+  if (outcome_.grown) return PassOnContinued(database_, outcome_.id);
+  const bool is_whole = base_.has_value() && base_->record.num_tokens == request_.num_shared;
+  const bool has_bases_name = is_whole && holder_ && holder_->record.id == base_->record.id;
+  if (holder_ && (is_mended_ || has_bases_name)) {
+    ATTNDB_RETURN_IF_ERROR(TakeTitleAndNote(database_, outcome_.id, holder_->record.id));
+  } else if (BaseMayGo()) {
+    ATTNDB_RETURN_IF_ERROR(TakeTitleAndNote(database_, outcome_.id, base_->record.id));
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const ContextId continued, FindContinued());
+  if (continued == ContextId::kNone) return {};
+  return SetContinued(database_, outcome_.id, continued);
+}
+
+// The context whose tokens are those that are shared: the base, or, where the base has more, the
+// newest context that ends there.
+Result<ContextId> Publication::FindContinued() const {
+  if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
+  const ContextRecord& base = base_->record;
+  if (base.num_tokens == request_.num_shared) return base.id;
+  if (base.num_tokens < request_.num_shared || !request_.cuts.empty()) return ContextId::kNone;
+  const uint64_t num_whole = request_.num_shared / kBlockTokens * kBlockTokens;
+  ATTNDB_ASSIGN_OR_RETURN(const PrefixNode end,
+                          index_.Ancestor(base_->leaf, base.num_tokens, num_whole));
+  NodeId leaf = end.id;
+  if (num_whole < request_.num_shared) {
+    const std::vector<std::byte> rest =
+        EncodeTokens(request_.tokens.subspan(num_whole, request_.num_shared - num_whole));
+    Query child = database_->Select("SELECT id FROM nodes WHERE parent = ? AND tokens = ?", end.id,
+                                    std::span<const std::byte>(rest));
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, child.Step());
+    if (!found) return ContextId::kNone;
+    leaf = static_cast<NodeId>(child.Int(0));
+  }
+  Query query = database_->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", leaf,
+                                  outcome_.id);
+  ATTNDB_RETURN_IF_ERROR(query.Step().status());
+  return static_cast<ContextId>(query.Int(0));
 }
 
 Status Publication::DropWhatIsReplaced() {

@@ -103,6 +103,8 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   request.evict = options.evict;
   request.source = options.source;
   request.text_layout = options.text_layout;
+  request.title = options.title;
+  request.note = options.note;
   uint64_t num_chained = 0;
   if (options.base != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
@@ -169,6 +171,9 @@ Status DumpContext(Catalog& catalog, const ContextRecord& context, const ModelSp
                           catalog.contexts()->Describe(context.tenant, context.id));
   out << "  own " << detail.own_bytes << " file " << detail.file_bytes << " retained "
       << detail.retained_bytes << "\n";
+  ATTNDB_ASSIGN_OR_RETURN(const std::string note, catalog.contexts()->NoteOf(context));
+  out << "  title " << detail.title << " continues " << static_cast<int64_t>(detail.continues)
+      << " note " << HexEncode(std::as_bytes(std::span(note))) << "\n";
   for (const ChainSegment& item : detail.chain) {
     out << "  " << item.segment.id << " used " << item.num_tokens_used << " kept "
         << item.num_tokens_kept << " by " << item.num_contexts << "\n";

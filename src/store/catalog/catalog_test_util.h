@@ -31,6 +31,8 @@ struct Published {
   std::vector<ContextId> evict = {};
   ModelSource source = {};
   TextLayout text_layout = {};
+  std::string title = {};
+  std::string note = {};
 };
 
 class CatalogHarness {
@@ -109,12 +111,17 @@ void DamageRootPageOf(const std::string& path, const std::string& name);
 // 0, 1, 2, ... from `first`.
 std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
+// Makes a catalog of before contexts had notes, but for its version.
+inline constexpr const char* kDropNotes =
+    "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles";
 // Makes a catalog of before tenants had numbers of their own, but for its version.
 inline constexpr const char* kDropNumbers =
+    "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles; "
     "DROP TABLE text_layouts; DROP TABLE model_sources; "
     "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers";
 // The same of before there were counters.
 inline constexpr const char* kDropCounters =
+    "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles; "
     "DROP TABLE text_layouts; DROP TABLE model_sources; "
     "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers; "
     "DROP TABLE sound_tokens; DROP INDEX nodes_of_cuts; "

@@ -130,6 +130,8 @@ struct ChainSegment {
 
 struct ContextDetail {
   ContextRecord context;
+  std::string title;
+  ContextNumber continues = ContextNumber::kNone;
   std::vector<ChainSegment> chain;  // In the order of tokens.
   uint64_t file_bytes = 0;          // Bytes of all its segments.
   uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses.
@@ -169,6 +171,8 @@ struct PublishRequest {
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
   TextLayout text_layout;
+  std::string_view title;
+  std::string_view note;
 
   std::vector<SegmentRecord>
       new_segments;  // Number, tenant, model, damage and companions are ignored.

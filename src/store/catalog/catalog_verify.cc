@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "attndb/context_title.h"
 #include "common/check.h"
 #include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
@@ -122,6 +123,18 @@ constexpr RowRule kRowRules[] = {
     {"cut in a catalog of a version without",
      "SELECT id FROM nodes WHERE tokens >= x'80' "
      "AND (SELECT user_version FROM pragma_user_version) < 4"},
+    {"context has a note that is empty or too long",
+     "SELECT context FROM context_notes WHERE length(note) NOT BETWEEN 1 AND 16777216",
+     kFirstVersionWithNotes},
+    {"context continues one that is not older",
+     "SELECT context FROM continuations "
+     "WHERE continues >= context",
+     kFirstVersionWithNotes},
+    {"context continues one of another tenant, or one that has more tokens",
+     "SELECT r.context FROM continuations r JOIN contexts c ON c.id = r.context "
+     "JOIN contexts e ON e.id = r.continues "
+     "WHERE c.tenant <> e.tenant OR c.num_tokens < e.num_tokens",
+     kFirstVersionWithNotes},
     {"context's prefix tree is missing",
      "SELECT id FROM contexts c WHERE NOT EXISTS(SELECT 1 FROM prefix_roots r WHERE "
      "r.tenant = c.tenant AND r.model = c.model AND r.first_position = c.first_position)"},
@@ -137,6 +150,7 @@ class RowVerifier {
   Status CheckModels();
   Status CheckSources();
   Status CheckLayouts();
+  Status CheckTitles();
   Status CheckTrees();
 
  private:
@@ -229,6 +243,19 @@ Status RowVerifier::CheckLayouts() {
     const Result<TextLayout> text = TextLayout::Parse(query.Text(1));
     const Status status =
         text.ok() ? text->Validate(static_cast<uint64_t>(query.Int(2))) : text.status();
+    if (status.ok()) continue;
+    Found("catalog: context " + std::to_string(query.Int(0)) + ": " + status.message());
+  }
+}
+
+Status RowVerifier::CheckTitles() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
+  if (version < kFirstVersionWithNotes) return {};
+  Query query = database_->Select("SELECT context, title FROM context_titles");
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return {};
+    const Status status = CheckContextTitle(query.Text(1));
     if (status.ok()) continue;
     Found("catalog: context " + std::to_string(query.Int(0)) + ": " + status.message());
   }
@@ -353,7 +380,8 @@ Status CheckRowsBeside(SqliteDatabase* database, const std::function<Status()>& 
   using Check = Status (RowVerifier::*)();
   for (const Check check :
        {&RowVerifier::CheckStructure, &RowVerifier::CheckRows, &RowVerifier::CheckModels,
-        &RowVerifier::CheckSources, &RowVerifier::CheckLayouts, &RowVerifier::CheckTrees}) {
+        &RowVerifier::CheckSources, &RowVerifier::CheckLayouts, &RowVerifier::CheckTitles,
+        &RowVerifier::CheckTrees}) {
     if (go_on) ATTNDB_RETURN_IF_ERROR(go_on());
     // A snapshot for each: a commit meanwhile can't empty the log, and waits a moment for that.
     ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "store/catalog/context_notes.h"
 #include "store/catalog/sound_tokens.h"
 #include "store/catalog/tenant_numbers.h"
 
@@ -65,6 +66,7 @@ Status DropContext(SqliteDatabase* database, const ContextRow& context,
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, LoadChain(database, id));
   for (const ChainLink& link : chain) released->push_back(link.segment);
   ATTNDB_RETURN_IF_ERROR(database->Run("DELETE FROM chain WHERE context = ?", id));
+  ATTNDB_RETURN_IF_ERROR(PassOnContinued(database, id));
   ATTNDB_RETURN_IF_ERROR(database->Run("DELETE FROM contexts WHERE id = ?", id));
   return PrefixIndex(database).RemoveEnd(context.leaf, id);
 }

@@ -57,7 +57,9 @@ TEST_F(ModelSourcesTest, OtherTenantsAreToldNothing) {
 
 TEST_F(ModelSourcesTest, ACatalogOfBeforeHasNoneUntilAWriterAddsThem) {
   Publish({1, 2}, kSmall);
-  Change("DROP TABLE text_layouts; DROP TABLE model_sources; PRAGMA user_version = 6");
+  Change((std::string(kDropNotes) +
+          "; DROP TABLE text_layouts; DROP TABLE model_sources; PRAGMA user_version = 6")
+             .c_str());
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
     EXPECT_EQ(reader->owners()->SourceOf(tenant(), harness_.model()).value(), ModelSource());

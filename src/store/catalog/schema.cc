@@ -177,7 +177,21 @@ constexpr const char* kSchema[] = {
     "CREATE TABLE text_layouts(\n"
     "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
     "  text TEXT NOT NULL) STRICT",
+
+    "CREATE TABLE context_titles(\n"
+    "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
+    "  title TEXT NOT NULL) STRICT",
+
+    "CREATE TABLE context_notes(\n"
+    "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
+    "  note BLOB NOT NULL CHECK(length(note) BETWEEN 1 AND 16777216)) STRICT",
+
+    "CREATE TABLE continuations(\n"
+    "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
+    "  continues INTEGER NOT NULL REFERENCES contexts(id) CHECK(continues < context)) STRICT",
+    "CREATE INDEX continuations_by_continued ON continuations(continues)",
 };
+constexpr size_t kNumStatementsOfNotes = 4;
 constexpr size_t kNumStatementsOfLayouts = 1;
 constexpr size_t kNumStatementsOfSources = 1;
 constexpr size_t kNumStatementsOfNumbers = 3;
@@ -189,6 +203,7 @@ constexpr size_t kNumStatementsOfCounters = 4;
 // The statements that make a catalog of a version.
 std::span<const char* const> SchemaOf(int64_t version) {
   size_t num_statements = std::size(kSchema);
+  if (version < kFirstVersionWithNotes) num_statements -= kNumStatementsOfNotes;
   if (version < kFirstVersionWithLayouts) num_statements -= kNumStatementsOfLayouts;
   if (version < kFirstVersionWithSources) num_statements -= kNumStatementsOfSources;
   if (version < kFirstVersionWithNumbers) num_statements -= kNumStatementsOfNumbers;
@@ -244,8 +259,8 @@ Status MakeEmptyFile(const std::string& path) {
 }
 
 Status SetVersion(SqliteDatabase* database) {
-  static_assert(kSchemaVersion == 8, "the statement says so");
-  return database->Execute("PRAGMA user_version = 8");
+  static_assert(kSchemaVersion == 9, "the statement says so");
+  return database->Execute("PRAGMA user_version = 9");
 }
 
 Status FillNewCatalog(const std::string& path) {

@@ -4,8 +4,9 @@
 // by their last access, version 4 cuts in the prefix index (prefix_index.h), version 5 what is
 // whole of a damaged segment (sound_tokens.h), version 6 each tenant's own numbers of contexts and
 // segments (tenant_numbers.h), version 7 what its models are called (model_sources.h), version 8
-// what texts are to a chat template (text_layouts.h). An older catalog is read as it is, and a
-// writer adds what it lacks when it opens the store.
+// what texts are to a chat template (text_layouts.h), version 9 titles, notes and which context
+// continues which (context_notes.h). An older catalog is read as it is, and a writer adds what it
+// lacks when it opens the store.
 //
 // Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
 //          (a newer version: names expected and found).
@@ -24,7 +25,7 @@
 namespace attndb::store {
 
 inline constexpr int64_t kApplicationId = 0x6174746e;  // "attn"
-inline constexpr int64_t kSchemaVersion = 8;
+inline constexpr int64_t kSchemaVersion = 9;
 inline constexpr int64_t kFirstVersionWithWishes = 2;
 inline constexpr int64_t kFirstVersionWithCounters = 3;
 inline constexpr int64_t kFirstVersionWithCuts = 4;
@@ -32,6 +33,7 @@ inline constexpr int64_t kFirstVersionWithSoundTokens = 5;
 inline constexpr int64_t kFirstVersionWithNumbers = 6;
 inline constexpr int64_t kFirstVersionWithSources = 7;
 inline constexpr int64_t kFirstVersionWithLayouts = 8;
+inline constexpr int64_t kFirstVersionWithNotes = 9;
 
 // Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
 // recover, lock or create anything beside it.

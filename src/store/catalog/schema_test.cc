@@ -181,7 +181,7 @@ TEST_F(SchemaTest, ACatalogIsMadeWithoutAStandardInput) {
 
 TEST_F(SchemaTest, AnUpgradeIsWholeOrNotAtAll) {
   const std::string good = ReadFile(harness_.path());
-  ExpectNoUpgrade("PRAGMA user_version = 7", 7, "text_layouts already exists");
+  ExpectNoUpgrade("PRAGMA user_version = 8", 8, "context_titles already exists");
   WriteFile(harness_.path(), good);
   ExpectNoUpgrade(
       std::string(kDropCounters) +
@@ -200,7 +200,7 @@ TEST_F(SchemaTest, AnotherIdOrNoVersionIsNoCatalog) {
   ATTNDB_ASSERT_OK(database->Execute("PRAGMA application_id = 5"));
   EXPECT_THAT(
       CheckSchema(database.get()),
-      FailsWith(StatusCode::kCorruption, HasSubstr("application id 5 version 8, expected")));
+      FailsWith(StatusCode::kCorruption, HasSubstr("application id 5 version 9, expected")));
   ATTNDB_ASSERT_OK(database->Execute("PRAGMA application_id = 0x6174746e"));
   ATTNDB_ASSERT_OK(database->Execute("PRAGMA user_version = 0"));
   EXPECT_THAT(CheckSchema(database.get()),
@@ -210,10 +210,10 @@ TEST_F(SchemaTest, AnotherIdOrNoVersionIsNoCatalog) {
 TEST_F(SchemaTest, ANewerVersionIsRefusedInNumbers) {
   {
     auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
-    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 9"));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 10"));
   }
   EXPECT_THAT(harness_.Open(),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version 9, expected at most 8")));
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version 10, expected at most 9")));
 }
 
 TEST_F(SchemaTest, AnotherSchemaIsRefused) {

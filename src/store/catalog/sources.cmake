@@ -15,6 +15,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/catalog_wishes.cc
   catalog/checked_vfs.cc
   catalog/context_changes.cc
+  catalog/context_notes.cc
   catalog/text_layouts.cc
   catalog/counters.cc
   catalog/cut_bytes.cc

@@ -6,7 +6,7 @@ set(ATTNDB_CATALOG_TESTS
     catalog/catalog_property_test.cc catalog/catalog_publish_test.cc catalog/catalog_rows_test.cc
     catalog/catalog_segments_test.cc catalog/catalog_settling_test.cc catalog/catalog_test.cc
     catalog/catalog_test_util.cc catalog/catalog_verify_test.cc catalog/catalog_wishes_test.cc catalog/catalog_writes_test.cc
-    catalog/checked_vfs_test.cc catalog/context_changes_test.cc catalog/text_layouts_test.cc catalog/counters_test.cc
+    catalog/checked_vfs_test.cc catalog/context_changes_test.cc catalog/context_notes_test.cc catalog/text_layouts_test.cc catalog/counters_test.cc
     catalog/cut_bytes_test.cc catalog/cuts_test.cc catalog/forked_files_test.cc
     catalog/lacking_companions_test.cc catalog/mending_test.cc catalog/model_identity_test.cc catalog/model_sources_test.cc catalog/names_test.cc
     catalog/prefix_index_test.cc catalog/prefix_search_test.cc catalog/raw_file_test.cc

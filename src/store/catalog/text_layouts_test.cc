@@ -76,7 +76,7 @@ TEST_F(TextLayoutsTest, OneThatCannotBeIsRefused) {
 
 TEST_F(TextLayoutsTest, ACatalogOfBeforeHasNoneUntilAWriterAddsThem) {
   harness_.MustPublish(Range(0, 10), {.name = "a"});
-  Change("DROP TABLE text_layouts; PRAGMA user_version = 7");
+  Change((std::string(kDropNotes) + "; DROP TABLE text_layouts; PRAGMA user_version = 7").c_str());
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
     const auto record = reader->contexts()->Find(tenant(), "a");

@@ -1,0 +1,258 @@
+// Goal:   a context has the title and the note that it was stored with, and names the context that
+//         it continues, as long as both are there; a catalog of before has none of these.
+// Method: contexts that are published, grow, are replaced, renamed and dropped; a catalog of
+//         version 8; rows changed by SQL.
+#include "store/catalog/context_notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "attndb/options.h"
+#include "store/catalog/catalog_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ContextNotesTest : public CatalogTest {
+ protected:
+  ContextDetail Describe(const std::string& context) {
+    const ContextRecord record = harness_->contexts()->Find(tenant(), context).value();
+    return harness_->contexts()->Describe(tenant(), record.id).value();
+  }
+  std::string Title(const std::string& context) { return Describe(context).title; }
+  std::string Note(const std::string& context) {
+    return harness_->contexts()
+        ->NoteOf(harness_->contexts()->Find(tenant(), context).value())
+        .value();
+  }
+  // The label of the context that this one continues; "" = none.
+  std::string Continues(const std::string& context) {
+    const ContextNumber number = Describe(context).continues;
+    if (number == ContextNumber::kNone) return "";
+    return harness_->contexts()->Find(tenant(), NumberLabel(number))->Label();
+  }
+  // A context that goes on from the first tokens of another one.
+  ContextId GoOn(ContextId base, size_t num_shared, size_t num_tokens, Published options = {}) {
+    options.base = base;
+    options.num_shared = num_shared;
+    return harness_.MustPublish(Range(0, num_tokens), options);
+  }
+  void Drop(ContextId id) { ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), id)); }
+  int64_t NumRows(const char* sql) {
+    harness_.Close();
+    int64_t num_rows = 0;
+    {
+      const auto database =
+          SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+      Query query = database->Select(sql);
+      EXPECT_TRUE(query.Step().value());
+      num_rows = query.Int(0);
+    }
+    harness_.Reopen();
+    return num_rows;
+  }
+};
+
+TEST_F(ContextNotesTest, TheyStayWithTheContext) {
+  const std::string note("any\0bytes\xff", 10);
+  const auto id =
+      harness_.MustPublish(Range(0, 10), {.name = "a", .title = "What is it?", .note = note});
+  harness_.MustPublish(Range(50, 10), {.name = "bare"});
+  harness_.Reopen();
+  EXPECT_EQ(Title("a"), "What is it?");
+  EXPECT_EQ(Note("a"), note);
+  EXPECT_EQ(Title("bare"), "");
+  EXPECT_EQ(Note("bare"), "");
+  ATTNDB_ASSERT_OK(harness_->contexts()->Rename(tenant(), id, "b"));
+  EXPECT_EQ(Title("b"), "What is it?");
+  EXPECT_EQ(Note("b"), note);
+  EXPECT_THAT(harness_->Verify().value(), IsEmpty());
+}
+
+TEST_F(ContextNotesTest, AContextThatGrowsKeepsThemUnlessItGetsNewOnes) {
+  const auto id = GoOn(ContextId::kNone, 0, 10, {.name = "a", .title = "first", .note = "n"});
+  GoOn(id, 10, 15, {.name = "a", .replace = true});
+  EXPECT_EQ(Title("a") + Note("a"), "firstn");
+  GoOn(id, 15, 20, {.name = "a", .replace = true, .title = "second"});
+  EXPECT_EQ(Title("a") + Note("a"), "secondn");
+  GoOn(id, 20, 25, {.name = "a", .replace = true, .note = "m"});
+  EXPECT_EQ(Title("a") + Note("a"), "secondm");
+
+  const auto unnamed = GoOn(id, 25, 30, {.title = "third"});
+  EXPECT_EQ(GoOn(unnamed, 30, 35, {.name = "b", .drop_base = true}), unnamed);
+  EXPECT_EQ(Title("b") + Note("b"), "third");
+}
+
+TEST_F(ContextNotesTest, NoOtherContextTakesThemOver) {
+  const auto id = GoOn(ContextId::kNone, 0, 10, {.name = "a", .title = "first", .note = "n"});
+  GoOn(id, 10, 15, {.name = "b"});
+  EXPECT_EQ(Title("b") + Note("b"), "");
+  GoOn(id, 8, 8, {.name = "a", .replace = true});
+  EXPECT_EQ(Title("a") + Note("a"), "") << "other tokens";
+}
+
+// Its base is of a model that is declared equal, so that it is dropped and does not grow.
+TEST_F(ContextNotesTest, AContextInThePlaceOfItsBaseKeepsThem) {
+  const auto named = GoOn(ContextId::kNone, 0, 10, {.name = "a", .title = "first", .note = "n"});
+  const auto unnamed = GoOn(named, 10, 12, {.title = "second", .note = "m"});
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "same"));
+  harness_.set_spec(TestSpec("same"));
+  EXPECT_NE(GoOn(named, 10, 15, {.name = "a", .replace = true, .note = "x"}), named);
+  EXPECT_EQ(Title("a") + Note("a"), "firstx");
+  EXPECT_NE(GoOn(unnamed, 12, 16, {.name = "b", .drop_base = true, .title = "y"}), unnamed);
+  EXPECT_EQ(Title("b") + Note("b"), "ym");
+  EXPECT_EQ(Continues("b"), "") << "its base continued one that is gone";
+}
+
+TEST_F(ContextNotesTest, TheyGoWithTheContext) {
+  const auto id = GoOn(ContextId::kNone, 0, 10, {.name = "a", .title = "t", .note = "n"});
+  Drop(GoOn(id, 10, 15, {.title = "t", .note = "n"}));
+  Drop(id);
+  EXPECT_EQ(NumRows("SELECT (SELECT count(*) FROM context_titles) + "
+                    "(SELECT count(*) FROM context_notes) + (SELECT count(*) FROM continuations)"),
+            0);
+}
+
+TEST_F(ContextNotesTest, WhatIsNoTitleAndNoNoteIsRefused) {
+  EXPECT_THAT(harness_.Publish(Range(0, 9), {.title = "a\nb"}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("title has U+000A at byte 1")));
+  EXPECT_THAT(
+      harness_.Publish(Range(0, 9), {.note = std::string(StoreOptions::kMaxNoteBytes + 1, 'n')}),
+      FailsWith(StatusCode::kInvalidArgument,
+                HasSubstr("note has 16,777,217 bytes, expected at most 16,777,216")));
+  EXPECT_THAT(harness_->contexts()->List(tenant()).value(), IsEmpty());
+  const std::string longest(StoreOptions::kMaxNoteBytes, '\xff');
+  harness_.MustPublish(Range(0, 9), {.name = "a", .title = std::string(256, 't'), .note = longest});
+  harness_.Reopen();
+  EXPECT_TRUE(Note("a") == longest);
+}
+
+// --- What continues what.
+
+TEST_F(ContextNotesTest, AContextContinuesTheWholeOneThatItWentOnFrom) {
+  const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one"});
+  EXPECT_EQ(Continues("one"), "");
+  const auto two = GoOn(one, 100, 150, {.name = "two"});
+  GoOn(two, 150, 200, {.name = "three"});
+  GoOn(one, 100, 100, {.name = "copy"});
+  GoOn(two, 70, 90, {.name = "part"});
+  harness_.Reopen();
+  EXPECT_EQ(Continues("two"), "one");
+  EXPECT_EQ(Continues("three"), "two");
+  EXPECT_EQ(Continues("copy"), "one") << "it has all of its tokens";
+  EXPECT_EQ(Continues("part"), "") << "it has a part of its base's";
+}
+
+// A lookup gives the oldest context that has the tokens, whatever it has behind them.
+TEST_F(ContextNotesTest, WhereTheBaseHasMoreItContinuesTheContextThatEndsThere) {
+  for (const size_t num_shared : {size_t{64}, size_t{100}, size_t{10}}) {
+    SCOPED_TRACE(num_shared);
+    const auto longer = GoOn(ContextId::kNone, 0, 300);
+    const auto shorter = GoOn(longer, num_shared, num_shared, {.name = "shorter"});
+    const auto id = GoOn(longer, num_shared, 310, {.name = "new"});
+    EXPECT_EQ(Continues("new"), "shorter");
+    Drop(id);
+    Drop(shorter);
+    Drop(longer);
+  }
+}
+
+TEST_F(ContextNotesTest, AContextThatGoesLeavesItsPlaceToTheOneThatItContinues) {
+  const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one"});
+  const auto two = GoOn(one, 100, 150, {.name = "two"});
+  GoOn(two, 150, 200, {.name = "three"});
+  GoOn(two, 150, 210, {.name = "branch"});
+  Drop(two);
+  EXPECT_EQ(Continues("three"), "one");
+  EXPECT_EQ(Continues("branch"), "one");
+  Drop(one);
+  EXPECT_EQ(Continues("three"), "");
+  EXPECT_THAT(harness_->Verify().value(), IsEmpty());
+}
+
+// What it was is no context any more, and what it is now the others do not have.
+TEST_F(ContextNotesTest, AContextThatGrowsIsNotContinuedByThoseThatWentOnFromWhatItWas) {
+  const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one"});
+  const auto two = GoOn(one, 100, 150, {.name = "two"});
+  GoOn(two, 150, 200, {.name = "three"});
+  GoOn(two, 150, 170, {.name = "two", .replace = true});
+  EXPECT_EQ(Continues("two"), "one");
+  EXPECT_EQ(Continues("three"), "one");
+}
+
+TEST_F(ContextNotesTest, OtherTenantsNumbersAreNotTold) {
+  harness_.MustPublish(Range(900, 10));
+  harness_.set_tenant(harness_->owners()->EnsureTenant("other")->id);
+  harness_.set_spec(TestSpec());
+  const auto one = GoOn(ContextId::kNone, 0, 100);
+  GoOn(one, 100, 150, {.name = "two"});
+  EXPECT_EQ(Describe("two").continues, ContextNumber{1});
+}
+
+// --- Catalogs of before, and rows that no writer stores.
+
+TEST_F(ContextNotesTest, ACatalogOfBeforeHasNoneUntilAWriterAddsThem) {
+  const auto id = harness_.MustPublish(Range(0, 10), {.name = "a"});
+  harness_.Close();
+  ChangeRows(harness_.path(), std::string(kDropNotes) + "; PRAGMA user_version = 8");
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
+    const ContextRecord record = reader->contexts()->Find(tenant(), "a").value();
+    const ContextDetail detail = reader->contexts()->Describe(tenant(), record.id).value();
+    EXPECT_EQ(detail.title, "");
+    EXPECT_EQ(detail.continues, ContextNumber::kNone);
+    EXPECT_EQ(reader->contexts()->NoteOf(record).value(), "");
+    EXPECT_THAT(reader->Verify().value(), IsEmpty());
+  }
+  harness_.Reopen();
+  EXPECT_EQ(Title("a") + Note("a") + Continues("a"), "");
+  GoOn(id, 10, 15, {.name = "b", .title = "t", .note = "n"});
+  EXPECT_EQ(Title("b") + Note("b") + Continues("b"), "tna");
+}
+
+TEST_F(ContextNotesTest, ARowThatNoWriterStoresIsFoundByVerifyAndHarmsNothing) {
+  const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one", .title = "t", .note = "n"});
+  GoOn(one, 100, 150, {.name = "two"});
+  const struct {
+    const char* sql;
+    const char* undo;
+    const char* finding;
+  } cases[] = {
+      {"UPDATE context_titles SET title = 'a' || char(10)", "UPDATE context_titles SET title = 't'",
+       "context 1: title has U+000A at byte 1"},
+      {"PRAGMA ignore_check_constraints = ON; UPDATE context_notes SET note = zeroblob(16777217)",
+       "UPDATE context_notes SET note = x'6e'",
+       "row 1: context has a note that is empty or too long"},
+      {"PRAGMA ignore_check_constraints = ON; UPDATE continuations SET continues = 2",
+       "UPDATE continuations SET continues = 1", "row 2: context continues one that is not older"},
+      {"UPDATE contexts SET num_tokens = 151 WHERE id = 1",
+       "UPDATE contexts SET num_tokens = 100 WHERE id = 1",
+       "row 2: context continues one of another tenant, or one that has more tokens"},
+      {"PRAGMA foreign_keys = OFF; UPDATE continuations SET continues = -7",
+       "UPDATE continuations SET continues = 1", "foreign_key_check: continuations"},
+  };
+  for (const auto& [sql, undo, finding] : cases) {
+    SCOPED_TRACE(sql);
+    harness_.Close();
+    ChangeRows(harness_.path(), sql);
+    harness_.Reopen();
+    EXPECT_THAT(harness_->Verify().value(), Contains(HasSubstr(finding)));
+    EXPECT_THAT(Title("one"), ::testing::AnyOf("t", ""));
+    EXPECT_THAT(Note("one"), ::testing::AnyOf("n", ""));
+    (void)Describe("two");
+    harness_.Close();
+    ChangeRows(harness_.path(), undo);
+    harness_.Reopen();
+  }
+}
+
+}  // namespace
+}  // namespace attndb::store
