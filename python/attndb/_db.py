@@ -301,6 +301,8 @@ class DB:
         ttl: Ttl = None,
         pin: bool = False,
         text_layout: str = "",
+        title: str = "",
+        note: bytes = b"",
     ) -> int:
         """Seals the session's tail and makes its tokens a context; durable when it returns.
 
@@ -308,21 +310,16 @@ class DB:
         session goes on upon it with an empty tail. ``replace``: take the name from the context that
         has it, and drop that one. ``drop_base``: drop the unnamed context that the session went on
         from. ``ttl``: since the last use. ``pin``: never evicted. ``text_layout``: ContextInfo's.
+        ``title``: one line, 256 bytes at most. ``note``: bytes that :meth:`note` gives back, 16 MiB
+        at most. A context that takes the place of its base keeps both unless it is given others.
 
         Raises InvalidArgumentError (tokens differ in number or from the stored prefix),
         AlreadyExistsError, FailedPreconditionError (inside a step), ResourceExhaustedError (disk
         full, quota), ReadOnlyError, IoError; the session is then unchanged.
         """
-        return self._core.store(
-            session._core,
-            token_ids(tokens),
-            name=name or "",
-            replace=replace,
-            drop_base=drop_base,
-            ttl=seconds_of(ttl),
-            pin=pin,
-            text_layout=text_layout,
-        )
+        how: dict[str, Any] = {"replace": replace, "drop_base": drop_base, "ttl": seconds_of(ttl)}
+        how |= {"pin": pin, "text_layout": text_layout, "title": title, "note": note}
+        return self._core.store(session._core, token_ids(tokens), name=name or "", **how)
 
     def store_async(
         self,
@@ -335,6 +332,8 @@ class DB:
         ttl: Ttl = None,
         pin: bool = False,
         text_layout: str = "",
+        title: str = "",
+        note: bytes = b"",
     ) -> Future[int]:
         """:meth:`store` behind the session: the future's result is the context's id.
 
@@ -342,16 +341,9 @@ class DB:
         moves to the stored context in its first step after that. ``close`` waits for what was
         submitted. Raises what needs no disk at once; the future raises the rest.
         """
-        pending = self._core.store_async(
-            session._core,
-            token_ids(tokens),
-            name=name or "",
-            replace=replace,
-            drop_base=drop_base,
-            ttl=seconds_of(ttl),
-            pin=pin,
-            text_layout=text_layout,
-        )
+        how: dict[str, Any] = {"replace": replace, "drop_base": drop_base, "ttl": seconds_of(ttl)}
+        how |= {"pin": pin, "text_layout": text_layout, "title": title, "note": note}
+        pending = self._core.store_async(session._core, token_ids(tokens), name=name or "", **how)
         return self._family.submit(pending.wait)
 
     @overload
@@ -537,6 +529,10 @@ class DB:
     def tokens(self, context: Context) -> NDArray[np.int32]:
         """The token ids of a context."""
         return np.array(self._core.tokens(context_text(context)), np.int32)
+
+    def note(self, context: Context) -> bytes:
+        """The note that a context was stored with; ``b""`` if it has none."""
+        return self._core.note(context_text(context))
 
     def pin(self, context: Context, pinned: bool = True) -> None:
         """A pinned context is never evicted and never expires."""

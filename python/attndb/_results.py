@@ -94,6 +94,9 @@ class ContextInfo:
     # What the text is to a chat template, and whose words its tokens are, as store was told:
     # "document user:3-90"; "" = not known. Filled by describe only.
     text_layout: str = ""
+    title: str = ""  # One line for people, as store was told; "" = none.
+    # Id of the context whose tokens this one begins with, all of them, and which it went on from.
+    continues: int | None = None
 
 
 def contexts_html(title: str, contexts: Sequence[ContextInfo]) -> str:

@@ -120,22 +120,27 @@ Dict CheckRoom(const PyDb& self, nb::handle spec, const Ids& tokens, int64_t fir
   return ToDict(Unwrap(Unlocked([&] { return db->CheckRoom(model, Span(tokens), options); })));
 }
 
+std::string_view AsView(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
 int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std::string& name,
               bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin,
-              const std::string& text_layout) {
+              const std::string& text_layout, const std::string& title, const nb::bytes& note) {
   const auto db = self.Get();
   const PySession::Use use(session);
-  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout);
+  const StoreOptions options =
+      ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout, title, AsView(note));
   auto id = Unlocked([&] { return db->Store(*use, Span(tokens), options); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
 PendingStore StoreAsync(const PyDb& self, PySession& session, const Ids& tokens,
                         const std::string& name, bool replace, bool drop_base,
-                        std::optional<int64_t> ttl, bool pin, const std::string& text_layout) {
+                        std::optional<int64_t> ttl, bool pin, const std::string& text_layout,
+                        const std::string& title, const nb::bytes& note) {
   const auto db = self.Get();
   const PySession::Use use(session);
-  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout);
+  const StoreOptions options =
+      ToStoreOptions(name, replace, drop_base, ttl, pin, text_layout, title, AsView(note));
   return Unwrap(Unlocked([&] { return db->StoreAsync(*use, Span(tokens), options); }));
 }
 
@@ -272,13 +277,16 @@ std::shared_ptr<const DB> PyDb::Get() const {
 }
 
 StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
-                            std::optional<int64_t> ttl, bool pin, const std::string& text_layout) {
+                            std::optional<int64_t> ttl, bool pin, const std::string& text_layout,
+                            const std::string& title, std::string_view note) {
   StoreOptions options = {.name = name,
                           .replace = replace,
                           .drop_base = drop_base,
                           .ttl = std::nullopt,
                           .pin = pin,
-                          .text_layout = Unwrap(TextLayout::Parse(text_layout))};
+                          .text_layout = Unwrap(TextLayout::Parse(text_layout)),
+                          .title = title,
+                          .note = std::string(note)};
   if (ttl.has_value()) options.ttl = std::chrono::seconds(*ttl);
   return options;
 }
@@ -300,6 +308,14 @@ void BindAdmin(nb::class_<PyDb>* db) {
       .def("list_contexts", List)
       .def("describe", Describe, context)
       .def("tokens", Tokens, context)
+      .def(
+          "note",
+          [](const PyDb& self, const std::string& context) {
+            const auto db = self.Get();
+            const std::string note = Unwrap(Unlocked([&] { return db->Note(context); }));
+            return nb::bytes(note.data(), note.size());
+          },
+          context)
       .def("pin", Pin, context, nb::arg("pinned"))
       .def("set_ttl", SetTtl, context, nb::arg("ttl").none())
       .def(
@@ -382,10 +398,10 @@ void BindDb(nb::module_& module) {
            nb::arg("first_position"), nb::arg("checkpoint_tokens"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
            nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"),
-           nb::arg("text_layout"))
+           nb::arg("text_layout"), nb::arg("title"), nb::arg("note"))
       .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),
            nb::arg("name"), nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(),
-           nb::arg("pin"), nb::arg("text_layout"))
+           nb::arg("pin"), nb::arg("text_layout"), nb::arg("title"), nb::arg("note"))
       .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
            nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
            nb::arg("ttl").none(), nb::arg("pin"))

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attndb/db.h"
@@ -43,7 +44,8 @@ class PyDb {
 // `ttl` in seconds; none = for ever. Throws if `text_layout` is no TextLayout; "" = unknown.
 StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
                             std::optional<int64_t> ttl, bool pin,
-                            const std::string& text_layout = "");
+                            const std::string& text_layout = "", const std::string& title = "",
+                            std::string_view note = {});
 
 // REQUIRES: BindSession was called.
 void BindDb(nanobind::module_& module);

@@ -182,6 +182,10 @@ Dict ToDict(const ContextInfo& info) {
   Dict dict;
   dict["id"] = static_cast<int64_t>(info.id);
   dict["name"] = info.name;
+  dict["title"] = info.title;
+  dict["continues"] = info.continues == ContextId::kNone
+                          ? nb::none()
+                          : nb::object(nb::int_(static_cast<int64_t>(info.continues)));
   dict["num_tokens"] = info.num_tokens;
   dict["kv_bytes"] = info.kv_bytes;
   dict["file_bytes"] = info.file_bytes;

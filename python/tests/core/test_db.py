@@ -55,6 +55,28 @@ def test_lists_describes_pins_expires_and_drops(
     assert [info.name for info in db.list()] == ["a"]
 
 
+def test_a_context_has_a_title_and_a_note_and_knows_what_it_continues(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    first = stored(db, spec, steps, "a", 50)
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, len(session), 70)
+    note = b"any\0bytes\xff"
+    with pytest.raises(attndb.InvalidArgumentError, match="title has U\\+000A at byte 1"):
+        db.store(session, steps.ids[:70], title="a\nb")
+    db.store(session, steps.ids[:70], name="b", title="What is it? Яблоко", note=note)
+    assert [info.title for info in db.list()] == ["", "What is it? Яблоко"]
+    info = db.describe("b")
+    assert info.title == "What is it? Яблоко" and info.continues == first
+    assert db.describe("a").continues is None
+    assert db.note("b") == note and db.note(first) == b""
+    with pytest.raises(attndb.NotFoundError):
+        db.note("none")
+    steps.run(session, len(session), 80)
+    db.store_async(session, steps.ids[:80], name="c", title="Then", note=b"n").result()
+    assert db.describe("c").title == "Then" and db.note("c") == b"n"
+
+
 def test_a_context_knows_what_its_model_is_called(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:
