@@ -249,12 +249,14 @@ Result<KeptText> Conversations::TurnText(const std::string& tenant, const std::s
 
 StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
                                 std::vector<TokenId> tokens,
-                                std::optional<StoreOptions> store_options, const TextLayout& text) {
+                                std::optional<StoreOptions> store_options, const TextLayout& text,
+                                const std::string& title) {
   const Result<DB> db = HandleOf(tenant);
   if (!db.ok()) return StoreTicket(db.status());
   StoreOptions options = store_options.value_or(StoreOptions{.ttl = options_.ttl});
   options.name = id;
   options.text_layout = text;
+  if (options.title.empty()) options.title = title;
   const StoreTicket ticket(db->StoreAsync(session, tokens, options));
   const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
 

@@ -110,10 +110,11 @@ class Conversations {
                                            const TextLayout& text) const;
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
-  // `text`: whose words the tokens are. Returns the Store that it began.
+  // `text`: whose words the tokens are. `title`: unless `store` has one. Returns the Store that it
+  // began.
   StoreTicket Keep(const std::string& tenant, const std::string& id, Session session,
                    std::vector<TokenId> tokens, std::optional<StoreOptions> store,
-                   const TextLayout& text = {});
+                   const TextLayout& text = {}, const std::string& title = "");
   // As conversations are. No default argument: of an empty one GCC 12 warns wrongly.
   StoreTicket Keep(const std::string& tenant, const std::string& id, Session session,
                    std::vector<TokenId> tokens);

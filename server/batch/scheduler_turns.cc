@@ -217,7 +217,7 @@ void Scheduler::End(Turn* turn) {
     std::vector<TokenId> tokens = HeldTokens(*turn);
     const TextLayout text = HeldText(request, tokens.size());
     stored = conversations_->Keep(request.tenant, request.id, std::move(turn->session_),
-                                  std::move(tokens), std::move(store), text);
+                                  std::move(tokens), std::move(store), text, request.title);
   }
   turn->listener_->OnEnd(
       {.finish = *turn->finish_,
@@ -259,7 +259,8 @@ void Scheduler::KeepCut(Turn* turn) {
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
   conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
-                       std::move(turn->session_), std::move(tokens), std::nullopt, text);
+                       std::move(turn->session_), std::move(tokens), std::nullopt, text,
+                       request.title);
 }
 
 // If the listener throws, the client gets what its responder sends in the end.

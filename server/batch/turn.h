@@ -80,6 +80,7 @@ struct TurnRequest {
   std::vector<TokenId> prompt;  // All of it, what is stored included.
   TextLayout text;              // Whose words these are; unknown: they say themselves.
   std::string parted;           // TurnStart::parted.
+  std::string title;            // The context's, unless `store` has one.
   // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.

@@ -111,6 +111,31 @@ TEST_F(ContextsTest, NobodyIsToldWhereTheModelIs) {
   for (const Json& context : list["contexts"]) EXPECT_EQ(context["model_path"], "");
 }
 
+// A client groups turns and shows titles by itself.
+TEST_F(ContextsTest, TitlesAndWhatContinuesWhatAreTold) {
+  const std::string tenant = TenantRules().tenant;
+  std::vector<TokenId> tokens = llama::RandomIds(90, 7, engine_->info().vocab_size);
+  Session session = SessionOf(tenant, tokens);
+  conversations_->Keep(tenant, "turn-a", std::move(session), tokens, std::nullopt, {},
+                       "What is it?");
+  ATTNDB_ASSERT_OK(conversations_->WaitFor(tenant, "turn-a"));
+  tokens.resize(100, tokens.front());
+  conversations_->Keep(tenant, "turn-b", SessionOf(tenant, tokens), tokens,
+                       StoreOptions{.title = "Mine"}, {}, "What is it?");
+  ATTNDB_ASSERT_OK(conversations_->WaitFor(tenant, "turn-b"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json list, ParseJson(Ask("GET", "").body));
+  ASSERT_EQ(list["contexts"].size(), 4u);
+  const Json& first = list["contexts"][2];
+  const Json& second = list["contexts"][3];
+  EXPECT_EQ(first["title"], "What is it?");
+  EXPECT_TRUE(first["continues"].is_null());
+  EXPECT_EQ(second["title"], "Mine");
+  EXPECT_EQ(second["continues"], first["id"]);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json described, ParseJson(Ask("GET", "turn-b").body));
+  EXPECT_EQ(described["title"], "Mine");
+  EXPECT_EQ(described["continues"], first["id"]);
+}
+
 TEST_F(ContextsTest, AContextWhoseFilesAreGoneIsNotCalledDurable) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Json whole, ParseJson(Ask("GET", "harbour").body));
   EXPECT_EQ(whole["durable"], true);

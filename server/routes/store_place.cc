@@ -38,6 +38,7 @@ Result<StoreOptions> DialoguePlace::Look(const std::string& name) {
     num_seen_ = holder->num_tokens;
   }
   TakeLife(*holder, &store);
+  store.title = holder->title;
   return store;
 }
 
@@ -50,6 +51,8 @@ Status FitAppend(const DB& db, const ContextInfo& began, StoreOptions* store) {
         "context '" + began.name + "' has changed since the append began: append the text again");
   }
   TakeLife(*holder, store);
+  store->title = holder->title;
+  ATTNDB_ASSIGN_OR_RETURN(store->note, db.Note(began.name));
   return Status::Ok();
 }
 

@@ -12,6 +12,7 @@
 #include "attndb/context_name.h"
 #include "attndb/units.h"
 #include "server/batch/turn_id.h"
+#include "server/batch/turn_title.h"
 #include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
@@ -162,6 +163,7 @@ class TextCall {
     LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
     turn.text = std::move(prompt.text);
+    turn.title = TitleOfTurn(asked_.messages, asked_.prompt);
     return Schedule(std::move(turn), std::move(start));
   }
 

@@ -8,8 +8,8 @@ import openai
 import pytest
 
 import server_case
-from server_case import (CAPITAL, CONTEXT_HEADER, DROPPED_HEADER, STORY, WAIT, HttpError, Server,
-                         assistant, new_folder, run_attndb, user)
+from server_case import (CAPITAL, CONTEXT_HEADER, CONTEXTS, DROPPED_HEADER, STORY, WAIT, HttpError,
+                         Server, assistant, new_folder, run_attndb, run_client, user)
 
 QUESTIONS = ["Name a city by the sea.", "Which country is it in?", "What do people eat there?"]
 WINDOW = 128
@@ -172,6 +172,39 @@ class TestKilledServer:
             again = server.ask(talk, max_tokens=1)
         # What the words hold was run; what lay behind the stop word is no part of it.
         assert again.cached >= first.usage["prompt_tokens"]
+
+
+class TestTitles:
+    def test_a_conversation_is_listed_once_by_its_first_words(self, folder):
+        talk = Talk()
+        other = Talk(max_tokens=4)
+        with Server(folder / "store") as server:
+            turns = [talk.say(server, question)[2] for question in QUESTIONS]
+            turns.append(other.say(server, "Name a\n\tfruit.")[2])
+            for turn in turns:
+                server.wait_until_durable(turn)
+            every = {context["name"]: context
+                     for context in server.json("GET", CONTEXTS)["contexts"]}
+            titles = [every[turn]["title"] for turn in turns]
+            assert titles == [QUESTIONS[0]] * 3 + ["Name a fruit."]
+            ids = [every[turn]["id"] for turn in turns]
+            assert [every[turn]["continues"] for turn in turns] == [None, ids[0], ids[1], None]
+            listed = [context["name"] for context in run_client(server.url, "ls")["contexts"]]
+            assert listed == turns[2:]
+            assert len(run_client(server.url, "ls", "--all")["contexts"]) == 4
+            shown = run_client(server.url, "ls", as_json=False)[0]
+            assert f"#{ids[2]} {QUESTIONS[0]}" in shown and "turn-" not in shown, shown
+            assert "2 contexts and 2 earlier turns (--all), " in shown, shown
+            # A second way on from the first turn makes a branch of it.
+            branch = Talk()
+            branch.messages = talk.messages[:2]
+            server.wait_until_durable(branch.say(server, "Is it old?")[2])
+            assert len(run_client(server.url, "ls")["contexts"]) == 4
+            # A turn that goes leaves its place to the one before it.
+            server.json("DELETE", f"{CONTEXTS}/{turns[1]}")
+            assert server.json("GET", f"{CONTEXTS}/{turns[2]}")["continues"] == ids[0]
+            described = run_client(server.url, "describe", f"#{ids[2]}", as_json=False)[0]
+            assert QUESTIONS[0] in described and f"continues      #{ids[0]}" in described, described
 
 
 class TestDurability:
