@@ -189,6 +189,10 @@ Result<ContextInfo> ContextFromJson(const Json& json) {
   reader.Read("id", &id);
   context.id = static_cast<ContextId>(id);
   reader.Read("name", &context.name);
+  reader.Read("title", &context.title);
+  auto continues = static_cast<int64_t>(context.continues);
+  reader.Read("continues", &continues);
+  context.continues = static_cast<ContextId>(continues);
   reader.Read("num_tokens", &context.num_tokens);
   reader.Read("kv_bytes", &context.kv_bytes);
   reader.Read("file_bytes", &context.file_bytes);

@@ -32,6 +32,8 @@ ContextInfo Whole() {
   context.pinned = true;
   context.expired = true;
   context.damaged = true;
+  context.title = "What is it?";
+  context.continues = static_cast<ContextId>(3);
   context.text_layout = {TextForm::kDocument, {{TextRole::kUser, {3, 2048}}}};
   context.first_position = 5;
   context.kv_dtype = DType::kBFloat16;

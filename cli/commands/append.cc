@@ -50,6 +50,8 @@ class AppendCommand : public Command {
     options.name = info.name;
     options.replace = !info.name.empty();
     TakeLife(info, &options);
+    options.title = info.title;
+    ATTNDB_ASSIGN_OR_RETURN(options.note, db->Note(IdName(info.id)));
     options.text_layout = all.text;
     ImportRun run(env,
                   {.db = &db,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_title.h"
 #include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/answer.h"
@@ -36,7 +37,8 @@ class Dialogue {
     std::string plan;
     llama::GenerateOptions generate;
     OverflowFlags overflow;
-    StoreOptions store;  // What the name's context has: its time to live, its pin.
+    // What the name's context has: its time to live, its pin, its title and its note.
+    StoreOptions store;
   };
 
   Dialogue(Environment* env, const DB* db, LlamaEngine* engine, Options options)
@@ -113,13 +115,14 @@ class Dialogue {
     const size_t num_cuts = session_->cuts().size();
     ATTNDB_ASSIGN_OR_RETURN(
         Answer answer, Generate(env_, engine_, &*session_, rest, options_.generate, lookup_ms));
-    ATTNDB_RETURN_IF_ERROR(Keep(prompt, answer.generation));
+    ATTNDB_RETURN_IF_ERROR(Keep(question, prompt, answer.generation));
     NoteDropped(env_, window, *session_, num_cuts, &answer.stats);
     return answer;
   }
 
  private:
-  Status Keep(const llama::PromptText& prompt, const llama::Generation& generation) {
+  Status Keep(const std::string& question, const llama::PromptText& prompt,
+              const llama::Generation& generation) {
     if (generation.num_in_session < generation.tokens.size()) {
       ATTNDB_RETURN_IF_ERROR(
           engine_->Decode(*session_, generation.tokens.back(), options_.generate.prefill.window));
@@ -131,6 +134,7 @@ class Dialogue {
     llama::AddReply({num_asked, said_.tokens.size()}, &said_.text);
     if (said_.layout == PromptLayout::kDocument) said_.layout = PromptLayout::kDialogue;
     options_.store.text_layout = said_.text;
+    if (options_.store.title.empty()) options_.store.title = TitleOfText(question);
     ATTNDB_RETURN_IF_ERROR(db_->Store(*session_, said_.tokens, options_.store).status());
     return NoteEvicted(env_, *db_, &num_evicted_).status();
   }
@@ -178,6 +182,8 @@ class LocalTalker final : public Talker {
     options.overflow = settings_.overflow;
     if (earlier) {
       options.store.pin = earlier->pinned;
+      options.store.title = earlier->title;
+      ATTNDB_ASSIGN_OR_RETURN(options.store.note, db_->Note(IdName(earlier->id)));
       if (earlier->ttl_seconds) options.store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
     }
     auto dialogue = std::make_unique<Dialogue>(env_, db_, used, std::move(options));

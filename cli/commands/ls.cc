@@ -11,15 +11,16 @@
 #include "cli/common/context_tree.h"
 #include "cli/common/contexts.h"
 #include "cli/common/progress.h"
+#include "cli/common/shown_contexts.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
 namespace {
 
-std::string TotalsText(const ContextList& list) {
-  const size_t num_contexts = list.contexts.size();
-  std::string text =
-      Counted(num_contexts, "context") + ", " + FormatBytes(list.file_bytes) + " on disk";
+std::string TotalsText(const ContextList& list, size_t num_hidden) {
+  std::string text = Counted(list.contexts.size(), "context");
+  if (num_hidden > 0) text += " and " + Counted(num_hidden, "earlier turn") + " (--all)";
+  text += ", " + FormatBytes(list.file_bytes) + " on disk";
   if (list.quota_bytes > 0) text += " of " + FormatBytes(list.quota_bytes);
   return text + "\n";
 }
@@ -57,6 +58,7 @@ class LsCommand : public Command {
     flags->Add({"--sort", "BY",
                 "created (default, oldest first), used, name; tokens, own or size, largest first"},
                &sort_);
+    flags->Add({"--all", "", "Every turn of a conversation, not its newest alone"}, &all_);
     flags->Add({"--tree", "", "Each below what it shares tokens with"}, &tree_);
   }
 
@@ -65,7 +67,10 @@ class LsCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const auto contexts, OpenContexts(env, Access::kRead));
     ATTNDB_ASSIGN_OR_RETURN(ContextList list, contexts->List());
     const bool is_empty = list.contexts.empty();
+    const std::vector<ContextInfo> every = Matching(list.contexts, pattern_);
+    if (!all_) list.contexts = NewestTurns(std::move(list.contexts));
     list.contexts = Matching(std::move(list.contexts), pattern_);
+    const size_t num_hidden = every.size() - list.contexts.size();
     sort(&list.contexts);
     if (tree_) ATTNDB_RETURN_IF_ERROR(AddSegments(contexts.get(), &list.contexts));
     const std::vector<ContextNode> tree =
@@ -79,12 +84,12 @@ class LsCommand : public Command {
     env->PrintJson(json);
     if (is_empty) {
       env->Print("No contexts yet; 'attndb import FILE' makes one.\n");
-    } else if (list.contexts.empty()) {
+    } else if (every.empty()) {
       env->Print("No context fits '" + pattern_ + "'.\n");
     } else {
       const std::string table = tree_ ? TreeText(tree, NowUs(), StdoutWidth())
                                       : ContextTable(list.contexts, NowUs(), StdoutWidth());
-      env->Print(table + "\n" + TotalsText(list));
+      env->Print(table + "\n" + TotalsText(list, num_hidden));
     }
     return ExitCode::kOk;
   }
@@ -105,6 +110,7 @@ class LsCommand : public Command {
   std::string pattern_;
   std::string sort_ = "created";
   bool tree_ = false;
+  bool all_ = false;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "attndb/fingerprint.h"
+#include "cli/common/shown_contexts.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 
@@ -76,10 +77,10 @@ std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_u
                {"STATE"},
                {.header = "MODEL", .min_width = 10, .rank = 2}});
   for (const ContextInfo& context : contexts) {
-    table.AddRow({NameOf(context), FormatCount(context.num_tokens), FormatBytes(context.own_bytes),
-                  FormatBytes(context.file_bytes), FormatAge(context.created_us, now_us),
-                  FormatAge(context.last_access_us, now_us), FormatTtl(context.ttl_seconds),
-                  State(context), context.model_name});
+    table.AddRow({ShownName(context), FormatCount(context.num_tokens),
+                  FormatBytes(context.own_bytes), FormatBytes(context.file_bytes),
+                  FormatAge(context.created_us, now_us), FormatAge(context.last_access_us, now_us),
+                  FormatTtl(context.ttl_seconds), State(context), context.model_name});
   }
   return table.ToText(max_width);
 }
@@ -129,6 +130,10 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
                                         : "never"},
       {"model", ModelText(context)},
       {"fingerprint", FingerprintText(context.fingerprint)}};
+  if (!context.title.empty()) pairs.emplace(pairs.begin() + 1, "title", context.title);
+  if (context.continues != ContextId::kNone) {
+    pairs.emplace_back("continues", IdName(context.continues));
+  }
   if (context.first_position != 0) {
     pairs.emplace_back("first position", std::to_string(context.first_position));
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/common/context_text.h"
+#include "cli/common/shown_contexts.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 
@@ -109,7 +110,7 @@ void AddRows(std::span<const ContextNode> nodes, size_t depth, int64_t now_us, T
       table->AddRow({indent + "(a shared beginning)", FormatCount(node.num_tokens), shared,
                      FormatBytes(node.own_bytes)});
     } else {
-      table->AddRow({indent + NameOf(*node.context), FormatCount(node.num_tokens), shared,
+      table->AddRow({indent + ShownName(*node.context), FormatCount(node.num_tokens), shared,
                      FormatBytes(node.own_bytes), FormatBytes(node.context->file_bytes),
                      FormatAge(node.context->last_access_us, now_us)});
     }

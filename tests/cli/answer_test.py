@@ -184,6 +184,7 @@ class ChatTest(AnswerCase):
         self.assertEqual(len(first["turns"]), 2)
         self.assertIn("Maren", first["turns"][0]["answer"])
         kept = self.run_json("describe", "skerry.chat")
+        self.assertEqual(kept["title"], "What is the keeper called?")
         names = [context["name"] for context in self.run_json("ls")["contexts"]]
         self.assertEqual(sorted(names), ["skerry", "skerry.chat"])
 
@@ -192,8 +193,9 @@ class ChatTest(AnswerCase):
         turn = second["turns"][0]
         self.assertEqual(turn["reused_tokens"], kept["num_tokens"])
         self.assertLess(turn["new_tokens"], 40)
-        self.assertGreater(self.run_json("describe", "skerry.chat")["num_tokens"],
-                           kept["num_tokens"])
+        grown = self.run_json("describe", "skerry.chat")
+        self.assertGreater(grown["num_tokens"], kept["num_tokens"])
+        self.assertEqual(grown["title"], "What is the keeper called?")
         by_name = self.run_json("chat", "--name", "skerry.chat", "--max-tokens", 4,
                                 stdin="Thanks.\n")
         self.assertEqual(by_name["name"], "skerry.chat")
