@@ -74,6 +74,29 @@ class ManageTest(StoreCase):
         self.assertRegex(done, r"(?m)^NAME +TOKENS +SHARED +OWN +SIZE +USED$")
         self.assertRegex(done, r"(?m)^short .*\n  long +\d+ +\d+ ")
 
+    def test_ls_shows_a_conversation_once_by_its_newest_turn(self):
+        words = "The keeper lights the lamp. " * 20 + "Then he sleeps."
+        for name, more in (("turn-a", ""), ("turn-b", " The ferry comes at noon.")):
+            self.run_ok("import", self.write(f"{name}.txt", words + more), "--raw", "--name", name)
+        first = self.run_json("describe", "turn-a")
+        self.assertEqual(self.run_json("describe", "turn-b")["continues"], first["id"])
+        self.assertRegex(self.run_ok("describe", "turn-b").out, f"continues +#{first['id']}\n")
+        self.assertEqual(self.names(), ["lighthouse", "harbour", "turn-b"])
+        self.assertEqual(self.names("--all"), ["lighthouse", "harbour", "turn-a", "turn-b"])
+        self.assertIn("3 contexts and 1 earlier turn (--all), ", self.run_ok("ls").out)
+        self.assertIn("4 contexts, ", self.run_ok("ls", "--all").out)
+        self.assertNotIn("turn-a", self.run_ok("ls", "--tree").out)
+        self.assertEqual(self.names("turn-*"), ["turn-b"])
+        self.assertIn("0 contexts and 1 earlier turn (--all), ", self.run_ok("ls", "turn-a").out)
+        self.assertIn("No context fits", self.run_ok("ls", "turn-c").out)
+        # A second way on makes a branch of it; a name of a person's is always shown.
+        branch = self.write("branch.txt", words + " Nobody comes.")
+        self.run_ok("import", branch, "--raw", "--name", "turn-c")
+        self.assertEqual(self.names("turn-*"), ["turn-a", "turn-b", "turn-c"])
+        self.run_ok("rm", "turn-c")
+        self.run_ok("mv", "turn-a", "night")
+        self.assertEqual(self.names(), ["lighthouse", "harbour", "night", "turn-b"])
+
     def test_describe_shows_one_by_name_and_by_number(self):
         info = self.run_json("describe", "harbour")
         self.assertEqual(info["name"], "harbour")
