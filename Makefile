@@ -2,7 +2,7 @@
 # The builds themselves are CMake's: CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help setup build python demo check test test-asan test-tsan test-long minutes bench lint format \
-        clean packages tools engine clients torch library unit-tests
+        clean packages tools engine templates clients torch library unit-tests
 
 JOBS ?= $(shell nproc)
 BESIDE = $(MAKE) --no-print-directory --jobs=4  # Downloads and builds side by side.
@@ -38,7 +38,7 @@ check: packages tools ## Before each commit: layers, format, unit tests that a c
 
 # The release build comes before that of ASan, which takes the tests' object code from ccache.
 test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, server, Python.
-	@$(BESIDE) engine clients torch unit-tests
+	@$(BESIDE) engine templates clients torch unit-tests
 	@$(STEP) "build: release" scripts/build.sh release all bench_test
 	@$(STEP) "build: asan" scripts/build.sh asan
 	@$(STEP) "build: Python package" scripts/install_python.sh
@@ -75,7 +75,7 @@ clean:     ## Remove the builds; what is set up stays.
 	@rm -rf build
 
 # Parts of the above, which may run side by side.
-packages tools engine clients:
+packages tools engine templates clients:
 	@$(STEP) "set-up: $@" scripts/setup.sh $@
 
 torch:

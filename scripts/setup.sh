@@ -10,7 +10,7 @@
 #                       peers (what bench/python/index_peers.py measures indexes of, 300 MB);
 #                       engine-tsan (llama.cpp under ThreadSanitizer, for a long run);
 #                       llama-server (llama.cpp's own server, which `attndb serve` is measured
-#                       beside)
+#                       beside); templates (the chat templates in llama.cpp's sources)
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
 #         all checkouts of a user share. The key covers how it is made and the CPU, because
@@ -19,7 +19,8 @@
 #         .deps/peers and .deps/clients, Python environments, links into .../attndb/peers-<key> and
 #         .../attndb/clients-<key>, likewise.
 #         .deps/llama-tsan and .deps/llama-server, links into .../attndb/engine-tsan-<key> and
-#         .../attndb/llama-server-<key>, likewise.
+#         .../attndb/llama-server-<key>, likewise; .deps/templates, a link into
+#         .../attndb/templates-<key>.
 #         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
 #         the packages in .../attndb/python-<key>, which checkouts share too.
 # Crash:  a cache folder is used only once it holds the file `complete`, written last; what a killed
@@ -187,6 +188,11 @@ fill_llama-server() {  # As fill_engine, from the same sources, with the same fl
   } >"$1/llama.log" 2>&1 || llama_failed "$1/llama.log"
 }
 
+fill_templates() {  # As fill_engine, from the same sources.
+  llama_sources
+  cp -r "$work"/llama_cpp_python-*/vendor/llama.cpp/models/templates "$1/templates"
+}
+
 fill_python() {  # As fill_engine.
   say "installing Python packages (3 GB to download, about 4 minutes)"
   python3 -m venv "$1/venv"
@@ -254,7 +260,7 @@ make_venv() {  # make_venv CACHE_FOLDER
 
 if [[ $# -eq 0 ]]; then set -- packages engine; fi
 for part in "$@"; do
-  [[ $part == @(packages|tools|engine|engine-tsan|llama-server|python|clients|peers) ]] ||
+  [[ $part == @(packages|tools|engine|engine-tsan|llama-server|templates|python|clients|peers) ]] ||
     fail "unknown part: $part"
 done
 wanted() { [[ " $parts " == *" $1 "* ]]; }
@@ -285,6 +291,12 @@ if wanted llama-server; then
     <(compiler) scripts/amx.py scripts/requirements{,-artifacts}.txt)
   make_cache llama-server "$llama_server"
   link_parts "$llama_server" llama-server
+fi
+if wanted templates; then
+  templates=$caches/templates-$(cache_key "llama_sources fill_templates" \
+    scripts/requirements{,-artifacts}.txt)
+  make_cache templates "$templates"
+  link_parts "$templates" templates
 fi
 if wanted python; then
   python=$caches/python-$(cache_key fill_python scripts/requirements-python.txt)
