@@ -107,6 +107,12 @@ class Server(abc.ABC):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(START_SECONDS)
 
+    def kill(self) -> None:
+        """Ends it with no chance to put anything in order."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
     def restart(self) -> None:
         self.stop()
         self.start()
