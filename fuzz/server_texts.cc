@@ -347,7 +347,7 @@ int FuzzServerRequest(std::span<const uint8_t> bytes) {
                         IsTaken(server::ParseEmbedding(*json)),
                         IsTaken(server::ParseLlamaCompletion(*json)),
                         IsTaken(server::ParseInfill(With(*json, "prompt", "Q"))),
-                        IsTaken(server::ParseDetokenize(With(*json, "tokens", {1, 2})))};
+                        IsTaken(server::ParseDetokenize(With(*json, "tokens", {1u, 2u})))};
   static_assert(std::size(taken) == kNumTextRequests);
   return static_cast<int>(std::ranges::count(taken, true));
 }

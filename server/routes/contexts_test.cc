@@ -120,7 +120,10 @@ TEST_F(ContextsTest, TitlesAndWhatContinuesWhatAreTold) {
                        "What is it?");
   ATTNDB_ASSERT_OK(conversations_->WaitFor(tenant, "turn-a"));
   tokens.resize(100, tokens.front());
-  conversations_->Keep(tenant, "turn-b", SessionOf(tenant, tokens), tokens,
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(tenant));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart next, db.CreateSession(engine_->spec(), tokens));
+  ATTNDB_ASSERT_OK(engine_->Prefill(next.session, next.rest));
+  conversations_->Keep(tenant, "turn-b", std::move(next.session), tokens,
                        StoreOptions{.title = "Mine"}, {}, "What is it?");
   ATTNDB_ASSERT_OK(conversations_->WaitFor(tenant, "turn-b"));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Json list, ParseJson(Ask("GET", "").body));
