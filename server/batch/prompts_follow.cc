@@ -39,24 +39,26 @@ bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other)
 Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed& followed,
                                                 const TextLayout& text,
                                                 const Limits& limits) const {
+  const auto nowhere = std::optional<Parted>();
   const llama::FollowedText& own = followed.text;
+  const llama::RenderedPrompt& rendered = followed.rendered ? *followed.rendered : chat.rendered;
   if (followed.turn && own.parted) {
-    const llama::RenderedPrompt& rendered = followed.rendered ? *followed.rendered : chat.rendered;
-    if (IsBehindWords(*own.parted, rendered.messages, followed.reply)) {
-      return std::optional<Parted>();
-    }
+    if (IsBehindWords(*own.parted, rendered.messages, followed.reply)) return nowhere;
     return PartedAt(*engine_, *own.parted, rendered, chat.messages, followed.turn->tokens);
   }
-  const auto live = conversations_->LiveLike(chat.tenant, own.joined.tokens, text);
-  if (live == nullptr) return std::optional<Parted>();
-  const size_t num_shared = CommonLength(live->tokens, own.joined.tokens);
-  const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, own.joined.tokens) : 0;
-  if (num_shared < std::max(least, kLeastShared)) return std::optional<Parted>();
+  const std::vector<TokenId>& tokens = own.joined.tokens;
+  const auto live = conversations_->LiveLike(chat.tenant, tokens, text);
+  if (live == nullptr) return nowhere;
+  const size_t num_shared = CommonLength(live->tokens, tokens);
+  const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, tokens) : 0;
+  if (num_shared == live->tokens.size() || num_shared < std::max(least, kLeastShared)) {
+    return nowhere;
+  }
   ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText other,
-                          engine_->Follow(live->tokens, chat.rendered.items,
-                                          {.limits = limits, .messages = chat.rendered.messages}));
-  if (!other.parted) return std::optional<Parted>();
-  return PartedAt(*engine_, *other.parted, chat.rendered, chat.messages, live->tokens);
+                          engine_->Follow(live->tokens, rendered.items,
+                                          {.limits = limits, .messages = rendered.messages}));
+  if (!other.parted) return nowhere;
+  return PartedAt(*engine_, *other.parted, rendered, chat.messages, live->tokens);
 }
 
 Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits) const {

@@ -244,9 +244,9 @@ TEST_F(PromptsTest, ADialogueGoesOn) {
   dialogue.insert(dialogue.end(), reply.begin(), reply.end());
   Store("dialogue", dialogue);
   EXPECT_EQ(Chat("dialogue", {{"user", "And now?"}}),
-            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-            "<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>\n"
-            "<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
+            Text(dialogue) +
+                "<|im_end|>\n"
+                "<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
 }
 
 // A window that is full keeps it: chats about the context are answered as it says.
