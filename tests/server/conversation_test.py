@@ -278,7 +278,7 @@ class TestTimeToLive:
 
 class TestNamedContext:
     def test_is_asked_without_running_its_tokens(self, skerry):
-        reply = skerry.ask("What is the keeper of the lighthouse called?", context="skerry",
+        reply = skerry.ask("Who is the keeper of the lighthouse?", context="skerry",
                            max_tokens=12)
         assert "Maren" in reply.text
         # Its last token may be another one before a question.
