@@ -41,13 +41,13 @@ class TestReplies:
         place = json.loads(reply.text)
         assert set(place) == {"city", "rooms"}
         assert isinstance(place["city"], str) and 1 <= place["rooms"] <= 99
-        assert reply.finish_reason == "stop"
+        assert reply.finish == "stop"
         assert server.ask_streamed(ASK, **ask).text == reply.text
 
     def test_a_reply_is_any_object(self, server):
         reply = server.ask("Answer with a small JSON object.", max_tokens=400,
                            response_format={"type": "json_object"})
-        if reply.finish_reason == "stop":
+        if reply.finish == "stop":
             assert isinstance(json.loads(reply.text), dict)
         else:
             assert reply.text.lstrip().startswith("{")
@@ -68,7 +68,8 @@ class TestReplies:
         replies = {}
 
         def ask(letter):
-            replies[letter] = server.ask(CAPITAL, grammar=f'root ::= "{letter}"{{9}}').text
+            replies[letter] = server.ask(CAPITAL, max_tokens=20,
+                                          grammar=f'root ::= "{letter}"{{9}}').text
 
         threads = [threading.Thread(target=ask, args=letter) for letter in letters]
         for thread in threads:

@@ -103,7 +103,7 @@ class GrammarJobTest : public ::testing::Test {
   // The answer about a token.
   static Result<GrammarVerdict> Answer(GrammarJob* job, TokenId token) {
     job->Ask(token);
-    ATTNDB_ASSIGN_OR_RETURN(const std::optional<GrammarVerdict> verdict, job->Take(60'000));
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<GrammarVerdict> verdict, job->Take(200'000));
     if (!verdict) return Status::Internal("no answer");
     return *verdict;
   }
@@ -420,7 +420,7 @@ TEST(GrammarJobByteTest, CharactersComeByteForByte) {
       process.Start({.grammar = "root ::= [äö]+ \"\u20ac\"", .triggers = {}, .before = ""}));
   const auto answer = [&job](int byte) {
     job->Ask(kFirstByteToken + byte);
-    const auto verdict = job->Take(60'000);
+    const auto verdict = job->Take(200'000);
     EXPECT_TRUE(verdict.ok()) << verdict.status().message();
     return **verdict;
   };
