@@ -32,7 +32,7 @@ class TokenTree {
  private:
   std::vector<llama_token> roots_;
   std::vector<llama_token> children_;  // By their parents.
-  std::vector<size_t> first_child_;    // Of each token in children_; then the end.
+  std::vector<size_t> first_child_;    // Where each token's begin in children_; then the end.
 };
 
 // Whether a grammar has rules for tokens, which do not go by their text: "<|end|>" or "<[7]>"
