@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "python/tests/hf"))
 from sizes import counts_in, seeds_in  # noqa: E402
 
 PARTS = ("unit", "rooms", "kills", "flips", "cpu", "agreement", "transformers", "server",
-         "fuzz", "asan", "tsan", "tsan-engine", "asan-server", "tsan-server", "stress")
+         "chats", "fuzz", "asan", "tsan", "tsan-engine", "asan-server", "tsan-server", "stress")
 BEGIN = "<!-- long runs: scripts/test_long.sh writes this table -->\n"
 END = "<!-- end of long runs -->\n"
 HEAD = ("| part | counts | seeds | seconds | commit | date | machine |\n"

@@ -2,7 +2,7 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit rooms kills flips cpu agreement transformers
-#                                       server fuzz asan tsan tsan-engine asan-server
+#                                       server chats fuzz asan tsan tsan-engine asan-server
 #                                       tsan-server stress
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
@@ -16,6 +16,8 @@
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
+#   chats         llama.cpp's own server renders the chats again that recorded_chats_test compares
+#                 with: each of its templates, 300 chats with each
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
@@ -36,8 +38,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit rooms kills flips cpu agreement transformers server fuzz asan tsan tsan-engine
-             asan-server tsan-server stress)
+readonly all=(unit rooms kills flips cpu agreement transformers server chats fuzz asan tsan
+             tsan-engine asan-server tsan-server stress)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -92,6 +94,11 @@ server() {
   .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
     --attndb build/release/bin/attndb --load-seconds "${LOAD_SECONDS:-1800}" --kill-every 30 \
     tests/server/load_test.py
+}
+
+chats() {
+  scripts/setup.sh templates llama-server
+  python3 -B tests/server/record_llama_server.py --check
 }
 
 fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
