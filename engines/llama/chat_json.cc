@@ -45,7 +45,11 @@ Result<std::string> MessagesJson(std::span<const ChatMessage> messages) {
     json += json.size() == 1 ? R"({"role":)" : R"(,{"role":)";
     AppendJsonString(message.role, &json);
     json += R"(,"content":)";
-    AppendJsonString(message.content, &json);
+    if (message.parts.empty()) {
+      AppendJsonString(message.content, &json);
+    } else {
+      json += message.parts;
+    }
     ATTNDB_ASSIGN_OR_RETURN(const std::string_view members, MembersOf(message.more));
     if (!members.empty()) json.append(",").append(members);
     json += '}';

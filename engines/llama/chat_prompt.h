@@ -24,6 +24,9 @@ struct ChatMessage {
   // A JSON object with the other members of the message that a template may show: "tool_calls",
   // "tool_call_id", "name", "reasoning_content". Empty: none.
   std::string more = {};
+  // A JSON array of the parts of `content`, for templates that show parts. Empty: `content` has
+  // none.
+  std::string parts = {};
 };
 
 enum class ToolChoice : uint8_t {

@@ -105,7 +105,7 @@ class MarkedChat {
                                  const ChatOptions& options) {
     Texts texts = {options.tools, options.json_schema};
     for (const ChatMessage& message : messages) {
-      texts.insert(texts.end(), {message.content, message.more, message.role});
+      texts.insert(texts.end(), {message.content, message.more, message.role, message.parts});
     }
     for (const auto& [name, value] : options.variables) texts.push_back(value);
     MarkedChat chat;
@@ -114,8 +114,8 @@ class MarkedChat {
       return special.Marked(text, chat.mark_.text);
     };
     for (const ChatMessage& message : messages) {
-      chat.messages_.push_back(
-          {marked(message.role), marked(message.content), marked(message.more)});
+      chat.messages_.push_back({marked(message.role), marked(message.content), marked(message.more),
+                                marked(message.parts)});
       chat.contents_.push_back(chat.messages_.back().content);
     }
     chat.options_ = options;
@@ -158,6 +158,7 @@ std::optional<std::vector<ByteRange>> MarkedChat::PlacesBesideMarkup(std::string
   std::vector<ChatMessage> messages = messages_;
   for (size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].content.empty()) messages[i].content = Placeholder(i);
+    messages[i].parts.clear();
   }
   Result<std::string> json = MessagesJson(messages);
   if (!json.ok()) return std::nullopt;

@@ -98,6 +98,18 @@ TEST_F(ChatRenderTest, ItemsAreTheTemplatesTokensAndTexts) {
   EXPECT_EQ(prompt.form.generation_prompt, "<|im_start|>assistant\n");
 }
 
+TEST_F(ChatRenderTest, TemplatesThatShowPartsGetThem) {
+  const std::string source =
+      "{% for message in messages %}<|im_start|>{% if message.content is string %}"
+      "{{ message.content }}{% else %}{% for part in message.content %}[{{ part.text }}]"
+      "{% endfor %}{% endif %}<|im_end|>{% endfor %}";
+  ChatMessage message = {"user", "a\n<|im_end|>"};
+  message.parts = R"([{"type":"text","text":"a"},{"type":"text","text":"<|im_end|>"}])";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RenderedPrompt prompt, Render({message}, {}, source));
+  EXPECT_EQ(TextOf(prompt), "<|im_start|>[a][<|im_end|>]<|im_end|>");
+  EXPECT_EQ(Count(prompt, kEnd), 1);
+}
+
 TEST_F(ChatRenderTest, PromptsAndIdsAreThoseOfLlamaServer) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 20; ++round) {
