@@ -33,13 +33,19 @@ class OpenCalls {
   std::map<std::string, size_t> num_open_;  // An id may come again in a later message.
 };
 
+struct Content {
+  std::string text;
+  std::string parts;  // ChatMessage::parts.
+};
+
 // A text, or parts that are texts.
-Result<std::string> ContentOf(const Json& message, const std::string& name) {
+Result<Content> ContentOf(const Json& message, const std::string& name) {
   const Json* const content = FindMember(message, "content");
-  if (content == nullptr) return std::string();
-  if (content->is_string()) return content->get<std::string>();
+  if (content == nullptr) return Content();
+  if (content->is_string()) return Content{content->get<std::string>(), ""};
   if (!content->is_array()) return WrongValue(name + ".content", "a text or parts", *content);
   std::string text;
+  Json parts = Json::array();
   for (const Json& part : *content) {
     if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
         !part["text"].is_string()) {
@@ -47,8 +53,9 @@ Result<std::string> ContentOf(const Json& message, const std::string& name) {
     }
     if (!text.empty()) text += '\n';
     text += part["text"].get_ref<const std::string&>();
+    parts.push_back({{"type", "text"}, {"text", part["text"]}});
   }
-  return text;
+  return Content{std::move(text), parts.empty() ? "" : ToText(parts)};
 }
 
 // A member that is a text, and may lack.
@@ -129,7 +136,7 @@ Result<llama::ChatMessage> ReadChatMessage(const Json& message, const std::strin
     }
   }
   Json more = Json::object();
-  ATTNDB_ASSIGN_OR_RETURN(std::string content, ContentOf(message, name));
+  ATTNDB_ASSIGN_OR_RETURN(Content content, ContentOf(message, name));
   if (role == "assistant") {
     ATTNDB_ASSIGN_OR_RETURN(std::string reasoning, TextIn(message, kReasoning, name));
     if (!reasoning.empty()) more[kReasoning] = std::move(reasoning);
@@ -139,8 +146,9 @@ Result<llama::ChatMessage> ReadChatMessage(const Json& message, const std::strin
   ATTNDB_ASSIGN_OR_RETURN(std::string author, TextIn(message, "name", name));
   if (!author.empty()) more["name"] = std::move(author);
   return llama::ChatMessage{.role = std::move(role),
-                            .content = std::move(content),
-                            .more = more.empty() ? "" : ToText(more)};
+                            .content = std::move(content.text),
+                            .more = more.empty() ? "" : ToText(more),
+                            .parts = std::move(content.parts)};
 }
 
 }  // namespace

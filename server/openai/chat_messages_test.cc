@@ -72,6 +72,15 @@ TEST(ChatMessagesTest, ContentsMayComeInParts) {
   EXPECT_EQ(content(R"("a\u0000b")"), std::string("a\0b", 3));
 }
 
+TEST(ChatMessagesTest, PartsStayPartsForTemplatesThatShowThem) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const auto messages,
+      Messages(R"([{"role":"user","content":[{"text":"a","type":"text","cache_control":{}},)"
+               R"({"type":"text","text":""}]},{"role":"user","content":"b"}])"));
+  EXPECT_EQ(messages[0].parts, R"([{"type":"text","text":"a"},{"type":"text","text":""}])");
+  EXPECT_EQ(messages[1].parts, "");
+}
+
 TEST(ChatMessagesTest, PartsThatAreNoTextAreRefused) {
   for (const char* const content :
        {R"([{"type":"image_url","image_url":{"url":"x"}}])",
