@@ -43,7 +43,7 @@ readonly all=(unit rooms kills flips cpu agreement transformers server chats fuz
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
-  [unit]="attention_test llama_damage_test store_test testing_test"
+  [unit]="attention_test llama_damage_test reply_formats_test store_test testing_test"
   [kills]=kill_test
   [flips]="bit_flip_test fault_test api_test"
   [agreement]=llama_smollm2_test
@@ -60,6 +60,7 @@ run_sized() {  # run_sized PRESET PART: each program of the part, whole.
 
 unit() {
   local log=build/long/unit-tests.log
+  scripts/setup.sh templates
   GTEST_BRIEF=1 run_sized release unit 2>&1 | tee "$log"
   print_tests "$log"
 }
@@ -97,8 +98,10 @@ server() {
 }
 
 chats() {
+  local log=build/long/chats-check.log
   scripts/setup.sh templates llama-server
-  python3 -B tests/server/record_llama_server.py --check
+  python3 -B tests/server/record_llama_server.py --check | tee "$log"
+  print_count "$(tail -n 1 "$log")"
 }
 
 fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
