@@ -196,6 +196,12 @@ def test_each_operation_has_a_case():
     ("/v1/chat/completions", {**CHAT, "find": 0}),
     ("/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": 21}),
     ("/v1/chat/completions", {**CHAT, "n_probs": 21}),
+    ("/v1/chat/completions", {**CHAT, "tools": [{"type": "web_search"}]}),
+    ("/v1/chat/completions", {**CHAT, "tools": [
+        {"type": "function", "function": {"name": "a b"}}]}),
+    ("/v1/chat/completions", {**CHAT, "tool_choice": "any"}),
+    ("/v1/chat/completions", {**CHAT, "response_format": {"type": "xml"}}),
+    ("/v1/chat/completions", {**CHAT, "reasoning_budget_tokens": 5}),
     ("/v1/chat/completions", {**CHAT, "logit_bias": {"5": 1e7}}),
     ("/v1/chat/completions", {**CHAT, "logit_bias": [[5]]}),
     ("/v1/completions", {"prompt": "a", "logprobs": True}),
