@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engines/llama/found_passages.h"
+#include "engines/llama/prompt_layout.h"
 #include "server/find/find_passages.h"
 #include "server/openai/error.h"
 #include "server/routes/find_request.h"
@@ -27,8 +28,8 @@ Json JsonOf(const FoundPassages& found, std::span<const std::string> texts) {
   for (const SkippedContext& context : result.skipped) {
     // A client is not told where the store has its files.
     const bool names_file = context.reason.find('/') != std::string::npos;
-    skipped.push_back({{"context", context.context},
-                       {"reason", names_file ? "damaged" : context.reason}});
+    skipped.push_back(
+        {{"context", context.context}, {"reason", names_file ? "damaged" : context.reason}});
   }
   return {{"passages", std::move(passages)},     {"skipped", std::move(skipped)},
           {"num_contexts", result.num_contexts}, {"num_tokens", result.num_tokens},
@@ -43,6 +44,22 @@ Result<Json> AnswerOf(const Service& service, const Call& call, Result<FoundPass
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                           llama::PassageTexts(*service.engine, db, found->result));
   return JsonOf(*found, texts);
+}
+
+// The contexts of passages, best first, `count` at most. Conversations are not among them: an
+// earlier one with the same question would always be the best.
+std::vector<std::string> DocumentsOf(const Service& service, const Call& call,
+                                     const FindResult& found, uint32_t count) {
+  std::vector<std::string> documents;
+  const Result<DB> db = service.conversations->HandleOf(call.rules.tenant);
+  if (!db.ok()) return documents;
+  for (std::string& context : llama::ContextsOf(found.passages, kMaxFoundPassages)) {
+    if (documents.size() == count) break;
+    const Result<llama::StoredContext> stored = llama::OpenContext(*service.engine, *db, context);
+    if (!stored.ok() || stored->layout == llama::PromptLayout::kDialogue) continue;
+    documents.push_back(std::move(context));
+  }
+  return documents;
 }
 
 }  // namespace
@@ -79,9 +96,9 @@ void FindSources(Service* service, const Call& call, TextRequest* asked,
   FindPassages(service, call, std::move(find),
                [service, call, asked, sources, count, then](const Result<FoundPassages>& found) {
                  if (!found.ok()) return then(found.status());
-                 sources->contexts = llama::ContextsOf(found->result.passages, count);
+                 sources->contexts = DocumentsOf(*service, call, found->result, count);
                  if (sources->contexts.empty()) {
-                   return then(Status::NotFound("no context has a passage for the question"));
+                   return then(Status::NotFound("no document has a passage for the question"));
                  }
                  if (sources->contexts.size() == 1) {
                    asked->context = std::move(sources->contexts.front());

@@ -21,8 +21,9 @@ void RunWhenAllStored(Service* service, const Call& call, std::span<const std::s
                       const std::function<void()>& work);
 
 // If the request has a number of contexts to find, finds them for its question, among those that it
-// names or all, and makes them its contexts; the best one alone becomes its `context`. Calls `then`
-// once, on a thread of run_later's, unless the client goes before. `asked` lives until then.
+// names or all, and makes them its contexts; the best one alone becomes its `context`.
+// Conversations are passed over. Calls `then` once, on a thread of run_later's, unless the client
+// goes before. `asked` lives until then.
 void FindSources(Service* service, const Call& call, TextRequest* asked,
                  std::function<void(Status)> then);
 

@@ -95,7 +95,7 @@ class TestAsk:
 
     @pytest.mark.parametrize("args", [
         ("-c", "skerry", "-c", "mill"), ("-c", "skerry", "--tokens", "0-40,100-150"),
-        ("--find", 1, "-c", "skerry", "-c", "mill"), ("--find", 2)])
+        ("--find", 1, "-c", "skerry", "-c", "mill"), ("--find", 2, "-c", "skerry", "-c", "mill")])
     def test_it_says_the_same_through_the_server(self, stored, args):
         asked = ("ask", *args, "--plan", "full", "--max-tokens", 12, QUESTION)
         told = run_client(stored.url, *asked)
@@ -104,10 +104,18 @@ class TestAsk:
         assert told["contexts"] == alone["contexts"]
 
     def test_such_a_turn_is_stored_nowhere(self, stored):
-        before = stored.json("GET", CONTEXTS)
+        def names():
+            return [info["name"] for info in stored.json("GET", CONTEXTS)["contexts"]]
+
+        before = names()
         reply = stored.ask(QUESTION, contexts=["skerry", "mill"])
         assert reply.context is None
-        assert stored.json("GET", CONTEXTS) == before
+        assert names() == before
+
+    def test_conversations_are_not_found_for_a_question(self, stored):
+        turn = stored.ask(QUESTION).context
+        stored.wait_until_durable(turn)
+        assert stored.ask(QUESTION, find=2).context is None, "both documents are asked"
 
 
 def test_another_tenants_contexts_are_not_there(folder):

@@ -79,9 +79,10 @@ class TestCompletion:
     def test_names_of_control_tokens_are_tokens(self, server):
         prompt = server.json("POST", "/apply-template", {"messages": [user(CAPITAL)]})["prompt"]
         told = server.json("POST", "/completion",
-                           {"prompt": prompt, "n_predict": 16, "temperature": 0})
-        assert told["content"] == server.ask(CAPITAL, max_tokens=16).text
-        assert told["stop_type"] == "eos"
+                           {"prompt": prompt, "n_predict": 64, "temperature": 0})
+        reply = server.ask(CAPITAL, max_tokens=64)
+        assert told["content"] == reply.text
+        assert told["stop_type"] == {"stop": "eos", "length": "limit"}[reply.finish]
 
     def test_texts_and_ids_stand_in_turn(self, server):
         ids = server.json("POST", "/tokenize", {"content": ONE_TWO})["tokens"]
