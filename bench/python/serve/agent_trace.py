@@ -252,8 +252,9 @@ def table(results: dict[str, Figures]) -> str:
              "|---|---|" + "---|" * len(columns)]
     for name, figures in results.items():
         for server in dict.fromkeys(key.split("/")[0] for key in figures):
-            cells = [f"{figures[key]:,.3f}" if column == "ratio" else f"{figures[key]:,.0f}"
-                     if (key := f"{server}/{column}") in figures else "" for column in columns]
+            found = [(column, figures.get(f"{server}/{column}")) for column in columns]
+            cells = ["" if value is None else f"{value:,.{3 if column == 'ratio' else 0}f}"
+                     for column, value in found]
             lines.append(f"| {name} | {server} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
