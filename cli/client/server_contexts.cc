@@ -84,8 +84,8 @@ class ServerContexts final : public Contexts {
 }  // namespace
 
 Result<std::unique_ptr<Contexts>> OpenServerContexts(Environment* env) {
-  constexpr std::array<std::string_view, 8> kFlags = {"context", "contexts", "ttl",    "name",
-                                                      "--off",   "--sort",   "--tree", "pattern"};
+  constexpr std::array<std::string_view, 9> kFlags = {
+      "context", "contexts", "ttl", "name", "--off", "--sort", "--tree", "--all", "pattern"};
   ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
   return ConnectContexts(env);
 }
