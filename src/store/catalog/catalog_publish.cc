@@ -9,6 +9,7 @@
 #include "store/catalog/context_changes.h"
 #include "store/catalog/context_notes.h"
 #include "store/catalog/cut_bytes.h"
+#include "store/catalog/earlier_context.h"
 #include "store/catalog/mending.h"
 #include "store/catalog/model_sources.h"
 #include "store/catalog/prefix_index.h"
@@ -66,6 +67,7 @@ class Publication {
   Status GrowRow();
   Status NoteTitleAndBase();
   Result<ContextId> FindContinued() const;
+  Result<ContextId> FindEarlier() const;
   Status DropWhatIsReplaced();
   Status AddEvicted(std::vector<ContextRow>* doomed);
 
@@ -319,8 +321,9 @@ Status Publication::NoteTitleAndBase() {
 }
 
 // The context whose tokens are those that are shared: the base, or, where the base has more, the
-// newest context that ends there.
+// newest context that ends there. Without a base: the one that the tokens say.
 Result<ContextId> Publication::FindContinued() const {
+  if (!base_.has_value() && request_.cuts.empty()) return FindEarlier();
   if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
   const ContextRecord& base = base_->record;
   if (base.num_tokens == request_.num_shared) return base.id;
@@ -342,6 +345,12 @@ Result<ContextId> Publication::FindContinued() const {
                                   outcome_.id);
   ATTNDB_RETURN_IF_ERROR(query.Step().status());
   return static_cast<ContextId>(query.Int(0));
+}
+
+Result<ContextId> Publication::FindEarlier() const {
+  Query query = database_->Select("SELECT leaf FROM contexts WHERE id = ?", outcome_.id);
+  ATTNDB_RETURN_IF_ERROR(query.Step().status());
+  return EarlierContext(database_, index_, static_cast<NodeId>(query.Int(0)), outcome_.id);
 }
 
 Status Publication::DropWhatIsReplaced() {

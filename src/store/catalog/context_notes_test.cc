@@ -151,6 +151,22 @@ TEST_F(ContextNotesTest, AContextContinuesTheWholeOneThatItWentOnFrom) {
   EXPECT_EQ(Continues("part"), "") << "it has a part of its base's";
 }
 
+TEST_F(ContextNotesTest, WithoutABaseItContinuesTheLongestThatItBeginsWith) {
+  for (const size_t num_first : {size_t{10}, size_t{64}, size_t{100}, size_t{128}}) {
+    SCOPED_TRACE(num_first);
+    const auto shorter = GoOn(ContextId::kNone, 0, 5, {.name = "shorter"});
+    const auto first = GoOn(ContextId::kNone, 0, num_first, {.name = "first"});
+    EXPECT_EQ(Continues("first"), "shorter");
+    const auto longer = GoOn(ContextId::kNone, 0, 400);
+    const auto next = GoOn(ContextId::kNone, 0, 300, {.name = "next"});
+    EXPECT_EQ(Continues("next"), "first") << "and not the one that has more tokens";
+    EXPECT_THAT(harness_->Verify().value(), IsEmpty());
+    for (const ContextId id : {next, longer, first, shorter}) Drop(id);
+  }
+  harness_.MustPublish(Range(900, 40), {.name = "other"});
+  EXPECT_EQ(Continues("other"), "");
+}
+
 // A lookup gives the oldest context that has the tokens, whatever it has behind them.
 TEST_F(ContextNotesTest, WhereTheBaseHasMoreItContinuesTheContextThatEndsThere) {
   for (const size_t num_shared : {size_t{64}, size_t{100}, size_t{10}}) {

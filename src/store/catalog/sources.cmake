@@ -19,6 +19,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/text_layouts.cc
   catalog/counters.cc
   catalog/cut_bytes.cc
+  catalog/earlier_context.cc
   catalog/forked_files.cc
   catalog/lacking_companions.cc
   catalog/mending.cc
