@@ -157,8 +157,8 @@ class ServerCommand : public Command {
     const bool tls = !flags_.options.listener.certificate_file.empty();
     const std::string& address = flags_.options.listener.address;
     const bool is_ipv6 = address.find(':') != std::string::npos;
-    return std::string(tls ? "https" : "http") + "://" +
-           (is_ipv6 ? "[" + address + "]" : address) + ":" + std::to_string(port);
+    return std::string(tls ? "https" : "http") + "://" + (is_ipv6 ? "[" + address + "]" : address) +
+           ":" + std::to_string(port);
   }
 
   void SayWhere(Environment* env, const server::Server& server) const {
