@@ -78,7 +78,7 @@ class Unmarked {
 
  private:
   std::string text_;
-  std::vector<uint64_t> ends_;     // Of the marks, in the marked text.
+  std::vector<uint64_t> ends_;     // Where each mark ends in the marked text.
   std::vector<uint64_t> removed_;  // Bytes of all marks up to this one.
 };
 

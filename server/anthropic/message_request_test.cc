@@ -61,8 +61,9 @@ std::vector<std::string> Said(const TextRequest& request) {
 }
 
 const std::string kTools =
-    R"("tools":[{"name":"get_weather","description":"The weather.","input_schema":{"type":"object",)"
-    R"("properties":{"place":{"type":"string"},"at":{"type":"string"}},"required":["place"]}},)"
+    R"("tools":[{"name":"get_weather","description":"The weather.","input_schema":{)"
+    R"("type":"object","properties":{"place":{"type":"string"},"at":{"type":"string"}},)"
+    R"("required":["place"]}},)"
     R"({"type":"custom","name":"now","input_schema":{"type":"object"},)"
     R"("cache_control":{"type":"ephemeral"}}])";
 const std::string kCall =
@@ -119,8 +120,8 @@ TEST(MessageRequestTest, MessagesOfOneRoleAreOne) {
 }
 
 TEST(MessageRequestTest, CallsAndThinkingAreOfTheAssistantsMessage) {
-  const std::string result =
-      R"(,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"4"}]})";
+  const std::string result = R"(,{"role":"user","content":[)"
+                             R"({"type":"tool_result","tool_use_id":"toolu_1","content":"4"}]})";
   const TextRequest request = Parsed(Chat(R"({"role":"user","content":"Hi"},)" + kCall + result));
   EXPECT_THAT(
       Said(request),
@@ -241,7 +242,6 @@ struct Wrong {
 };
 
 TEST(MessageRequestTest, WhatIsWrongNamesItsPlace) {
-  const std::string user = R"({"role":"user","content":"Hi"},)";
   const std::string image = R"({"type":"image","source":{"type":"url","url":"http://x/y"}})";
   const std::vector<Wrong> wrongs = {
       {"[]", "the body is no JSON object"},
@@ -287,6 +287,16 @@ TEST(MessageRequestTest, WhatIsWrongNamesItsPlace) {
       {Body(kTools + R"(,"tool_choice":{"type":"all"})"), "'tool_choice.type' is \"all\""},
       {Body(kTools + R"(,"tool_choice":{"type":"tool","name":"fly"})"),
        "'tool_choice.name' is \"fly\""},
+  };
+  for (const Wrong& wrong : wrongs) {
+    EXPECT_THAT(ErrorOf(wrong.body), ::testing::StartsWith(wrong.error)) << wrong.body;
+  }
+}
+
+TEST(MessageRequestTest, AWrongMessageNamesItsPlace) {
+  const std::string user = R"({"role":"user","content":"Hi"},)";
+  const std::string image = R"({"type":"image","source":{"type":"url","url":"http://x/y"}})";
+  const std::vector<Wrong> wrongs = {
       {Chat("7"), "'messages.0' is 7, expected an object"},
       {Chat(R"({"content":"Hi"})"), "'messages.0.role' is null"},
       {Chat(R"({"role":"tool","content":"Hi"})"), "'messages.0.role' is \"tool\""},

@@ -24,9 +24,10 @@ QUESTIONS = {
     "What is the keeper called?": ("skerry", "Maren"),
     "When was the lighthouse built?": ("skerry", "1870"),
     "Where is the ticket office?": ("museum", "cellar"),
+    "What does the museum show?": ("museum", "clocks"),
 }
-# No context stands out for the first of them: its best passages score 0, give or take rounding.
-FOUND = ("When was the lighthouse built?", "Where is the ticket office?")
+# No context stands out for the others: their best passages score 0, give or take rounding.
+FOUND = ("When was the lighthouse built?", "What does the museum show?")
 
 
 class LibraryTest(CliCase):
@@ -63,7 +64,7 @@ class LibraryTest(CliCase):
                 self.assertEqual(len(two["contexts"]), 2)
                 self.assertIn(fact, two["answer"])
         done = self.run_ok("ask", "--find", 9, "-c", "skerry", "-c", "museum",
-                           "Where is the ticket office?", "--max-tokens", 4)
+                           "What does the museum show?", "--max-tokens", 4)
         self.assertIn("found in museum, skerry, best first", done.err)
 
     def test_explain_names_the_contexts(self):

@@ -161,7 +161,7 @@ WITH_A_STORE = [
     (["import", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*rm"),
     (["append", "a", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*rm"),
     (["import", "{dir}/a.txt", "--name", "b"], NAME_TAKEN, "'b' .*--replace"),
-    (["mv", "a", "b"], NAME_TAKEN, 'context "b" exists .10 tokens.; choose another name'),
+    (["mv", "a", "b"], NAME_TAKEN, 'context "b" exists .31 tokens.; choose another name'),
     (["mv", "a", "a b"], USAGE, "context name 'a b': expected 1 to 128 bytes"),
     (["mv", "nobody", "c"], NOT_FOUND, 'no context "nobody".*attndb ls'),
     (["rm", "nobody"], NOT_FOUND, 'no context "nobody".*attndb ls'),

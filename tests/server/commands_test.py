@@ -385,7 +385,7 @@ class TestUpkeep:
 
 
 class TestAnswers:
-    QUESTION = "What is the keeper called?"
+    QUESTION = "Who is the keeper of the lighthouse?"
 
     def test_ask_says_what_it_says_of_the_store(self, skerry):
         args = ["ask", "-c", "skerry", self.QUESTION, "--max-tokens", "12", "--plan", "full"]
@@ -485,7 +485,7 @@ class TestRefusals:
         assert error["advice"] == "did you mean 'skerry'?"
 
     def test_what_works_on_a_store_alone_says_so(self, skerry):
-        for args in (["stats"], ["export", "skerry", "-o", "x"], ["find", "a key"],
+        for args in (["stats"], ["export", "skerry", "-o", "x"],
                      ["declare-equal", "gguf:1", "gguf:2"]):
             error = run_client(skerry.url, *args, exit_code=UNSUPPORTED)["error"]
             assert "--db" in error["advice"], args

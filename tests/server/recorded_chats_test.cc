@@ -61,7 +61,7 @@ std::string Digest(std::string_view text) {
 
 struct Recorded {
   std::string cases;                         // The digest of all bodies.
-  std::map<std::string, std::string> lines;  // Of each template: 2 * kDigits for each chat.
+  std::map<std::string, std::string> lines;  // For each template: 2 * kDigits for each chat.
 };
 
 Recorded ReadRecord() {
