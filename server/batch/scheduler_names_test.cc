@@ -43,6 +43,20 @@ TEST_F(SchedulerNamesTest, ANamedTurnIsStoredWithAllOfItsReply) {
   EXPECT_EQ(Stored("talk").front(), 1);
 }
 
+// The note is made once the reply is whole, and stored with it.
+TEST_F(SchedulerNamesTest, ATurnIsStoredWithANoteOfItsEnd) {
+  Open();
+  TurnRequest request = Request("noted", 20, 1, Greedy(6));
+  request.store = StoreOptions{};
+  request.note = [](const TurnEnd& end) { return std::to_string(end.num_tokens) + " tokens"; };
+  StartScheduler();
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  ATTNDB_ASSERT_OK(listener->end()->stored.Wait());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string note, db_->Note("noted"));
+  EXPECT_EQ(note, std::to_string(listener->end()->num_tokens) + " tokens");
+}
+
 TEST_F(SchedulerNamesTest, ATurnsEndHasTheStoreOfThatTurn) {
   Open();
   StartScheduler();

@@ -211,23 +211,22 @@ void Scheduler::End(Turn* turn) {
     KeepCut(turn);
     return Fail(turn, fits);
   }
-  const uint64_t num_dropped = turn->session_.num_dropped();
-  StoreTicket stored;
+  TurnEnd end = {.finish = *turn->finish_,
+                 .stop = turn->reply_->stop(),
+                 .num_tokens = turn->reply_->tokens().size(),
+                 .first_token_seconds = turn->first_token_seconds_ == 0
+                                            ? 0
+                                            : turn->first_token_seconds_ - request.received_seconds,
+                 .num_dropped_tokens = turn->session_.num_dropped(),
+                 .stored = {}};
+  if (store && request.note) store->note = request.note(end);
   if (request.is_kept) {
     std::vector<TokenId> tokens = HeldTokens(*turn);
     const TextLayout text = HeldText(request, tokens.size());
-    stored = conversations_->Keep(request.tenant, request.id, std::move(turn->session_),
-                                  std::move(tokens), std::move(store), text, request.title);
+    end.stored = conversations_->Keep(request.tenant, request.id, std::move(turn->session_),
+                                      std::move(tokens), std::move(store), text, request.title);
   }
-  turn->listener_->OnEnd(
-      {.finish = *turn->finish_,
-       .stop = turn->reply_->stop(),
-       .num_tokens = turn->reply_->tokens().size(),
-       .first_token_seconds = turn->first_token_seconds_ == 0
-                                  ? 0
-                                  : turn->first_token_seconds_ - request.received_seconds,
-       .num_dropped_tokens = num_dropped,
-       .stored = stored});
+  turn->listener_->OnEnd(end);
   Remove(turn);
 }
 

@@ -99,6 +99,9 @@ struct TurnRequest {
   // under way. Checks which context has the name now, and adapts `store` to it. If it returns an
   // error, the turn fails and is kept as a cut one. May be null.
   std::function<Status(StoreOptions* store)> fit_store;
+  // Gives the note that the turn is stored with, where `store` is set: called on the scheduler's
+  // thread behind fit_store, with all of the end but `stored`. May be null.
+  std::function<std::string(const TurnEnd& end)> note;
   // The last token of the reply is run, too, in one more pass: what is stored has all of it. If
   // this pass fails, so does the turn, and it is not stored.
   bool runs_last = false;
