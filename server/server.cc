@@ -31,6 +31,7 @@
 #include "server/routes/llama_compat.h"
 #include "server/routes/messages.h"
 #include "server/routes/page.h"
+#include "server/routes/responses.h"
 #include "server/routes/text.h"
 #include "server/routes/upkeep.h"
 #include "server/service.h"
@@ -46,6 +47,7 @@ constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, whi
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk, and does little else.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
+constexpr std::string_view kResponses = "/v1/responses/";
 constexpr std::array kModels = {std::string_view("/v1/models/"), std::string_view("/models/")};
 
 // Files and folders of a store, which messages name.
@@ -71,6 +73,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/chat/completions", AnswerChat},
     Route{"POST", "/chat/completions", AnswerChat},
     Route{"POST", "/v1/completions", AnswerCompletion},
+    Route{"POST", "/v1/responses", AnswerResponses},
     Route{"POST", "/v1/messages", AnswerMessages},
     Route{"POST", "/v1/messages/count_tokens", AnswerCountTokens},
     Route{"POST", "/completion", AnswerLlamaCompletion},
@@ -128,7 +131,8 @@ bool IsOfContexts(const std::string& path) {
 
 // Whether a piece of a stream is an event of an error, in the form of one of the interfaces.
 bool IsErrorEvent(std::string_view piece) {
-  return piece.starts_with(R"(data: {"error")") || piece.starts_with("event: error\n");
+  return piece.starts_with(R"(data: {"error")") || piece.starts_with("event: error\n") ||
+         piece.starts_with("event: response.failed\n");
 }
 
 // Answers with the request's id, so that what a client saw and what the log says can be matched;
@@ -307,6 +311,8 @@ class HttpServer final : public Server {
 
  private:
   void Dispatch(Call call);
+  // `rest`: the path behind kResponses.
+  void DispatchResponse(Call call, const std::string& rest);
   void LimitMaxTokens();
   Status SetQuota(const TenantChange& change);
   // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
@@ -476,6 +482,9 @@ void HttpServer::Dispatch(Call call) {
     if (Admit(&call)) AnswerModel(&service_, std::move(call), *model);
     return;
   }
+  if (trimmed.starts_with(kResponses) && trimmed.size() > kResponses.size()) {
+    return DispatchResponse(std::move(call), std::string(trimmed.substr(kResponses.size())));
+  }
   // The page's files are all of one route.
   const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : trimmed;
   const Route* route = nullptr;
@@ -495,6 +504,17 @@ void HttpServer::Dispatch(Call call) {
   }
   if (!route->is_open && !Admit(&call)) return;
   route->answer(&service_, std::move(call));
+}
+
+void HttpServer::DispatchResponse(Call call, const std::string& rest) {
+  const bool is_list = rest.ends_with("/input_items");
+  call.route = is_list ? "/v1/responses/ID/input_items" : "/v1/responses/ID";
+  const std::string& method = call.method;
+  if (method != "GET" && method != "HEAD" && (is_list || method != "DELETE")) {
+    return Refuse(call, 405, method + " is not for " + call.request->path,
+                  {{"Allow", is_list ? "GET" : "GET, DELETE"}});
+  }
+  if (Admit(&call)) AnswerResponse(&service_, std::move(call), rest);
 }
 
 void HttpServer::Stop(std::chrono::milliseconds deadline) {

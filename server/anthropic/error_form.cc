@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kMessages = "/v1/messages";
 
-const char* TypeOf(int http_status) {
+const char* AnthropicTypeOf(int http_status) {
   switch (http_status) {
     case 401:
       return "authentication_error";
@@ -42,7 +42,7 @@ std::string AnthropicError(int http_status, const std::string& message,
                            const std::string& request_id) {
   const Json id = request_id.empty() ? Json() : Json(request_id);
   return ToText({{"type", "error"},
-                 {"error", {{"type", TypeOf(http_status)}, {"message", message}}},
+                 {"error", {{"type", AnthropicTypeOf(http_status)}, {"message", message}}},
                  {"request_id", id}});
 }
 

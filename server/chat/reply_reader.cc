@@ -187,7 +187,7 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
   bool reads_parts_ = true;
   bool is_front_read_ = false;
   llama::ReadReply front_;
-  ReplyDeltas deltas_{NewCallId};
+  ReplyDeltas deltas_{reading_.new_call_id};
   bool is_over_ = false;  // The writer has its last call.
 };
 

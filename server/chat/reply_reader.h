@@ -40,6 +40,8 @@ struct ReplyReading {
   std::function<void(std::function<void()> work)> run_later = nullptr;
   bool streams = true;     // False: only the whole reply is read.
   bool continues = false;  // The client has what `read` makes of the empty text.
+  // Makes an id for a call to which the model gives none.
+  std::function<std::string()> new_call_id = NewCallId;
   // Called when the reply has failed before its end: nobody waits for the rest. May be null.
   std::function<void()> cancel = nullptr;
 };

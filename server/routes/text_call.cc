@@ -67,13 +67,25 @@ class NotedAnswer final : public ReplyWriter {
   std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
 };
 
+// What a note of a turn is made of. The scheduler's thread fills it.
+struct KeptReply {
+  TurnStart start;
+  std::string text;  // All that the model wrote.
+};
+
 // Counts the tokens of a call, as they come, and passes them on to be read.
 class CountedAnswer final : public TurnListener {
  public:
-  CountedAnswer(Metrics* metrics, std::shared_ptr<NotedAnswer> answer, ReplyReading reading)
-      : metrics_(metrics), answer_(std::move(answer)), reader_(std::move(reading), answer_) {}
+  // `kept`: may be null.
+  CountedAnswer(Metrics* metrics, std::shared_ptr<NotedAnswer> answer, ReplyReading reading,
+                std::shared_ptr<KeptReply> kept)
+      : metrics_(metrics),
+        answer_(std::move(answer)),
+        kept_(std::move(kept)),
+        reader_(std::move(reading), answer_) {}
 
   void OnStart(const TurnStart& start) override {
+    if (kept_ != nullptr) kept_->start = start;
     metrics_->num_prompt_tokens += start.num_prompt_tokens;
     metrics_->num_cached_tokens += start.num_cached_tokens;
     reader_.OnStart(start);
@@ -81,7 +93,10 @@ class CountedAnswer final : public TurnListener {
   void OnChances(std::vector<llama::ReplyToken> tokens) override {
     reader_.OnChances(std::move(tokens));
   }
-  void OnText(std::string_view text) override { reader_.OnText(text); }
+  void OnText(std::string_view text) override {
+    if (kept_ != nullptr) kept_->text += text;
+    reader_.OnText(text);
+  }
   void OnToken(double seconds) override {
     ++metrics_->num_reply_tokens;
     answer_->CountToken();
@@ -95,6 +110,7 @@ class CountedAnswer final : public TurnListener {
  private:
   Metrics* const metrics_;
   const std::shared_ptr<NotedAnswer> answer_;
+  const std::shared_ptr<KeptReply> kept_;
   ReplyReader reader_;
   bool has_token_ = false;
 };
@@ -388,32 +404,47 @@ class TextCall {
     return Status::InvalidArgument(status.message());  // The grammar is to blame, not the server.
   }
 
-  ReplyReading ReadingFor(const Call& call) const {
+  ReplyReading ReadingFor(const Call& call, const std::string& context) const {
     if (form_.parser.empty()) return {};
     Call small = call;
     small.body_bytes = 0;  // A large body's own thread is not for replies.
-    return {.read = [engine = service_->engine, form = form_](
-                        std::string_view text,
-                        bool is_partial) { return engine->ReadReplyText(form, text, is_partial); },
-            .run_later =
-                [service = service_, small = std::move(small)](std::function<void()> work) {
-                  service->run_later(small, std::move(work));
-                },
-            .streams = asked_.stream,
-            .continues = asked_.chat.continues_last};
+    ReplyReading reading = {
+        .read = [engine = service_->engine, form = form_](
+                    std::string_view text,
+                    bool is_partial) { return engine->ReadReplyText(form, text, is_partial); },
+        .run_later =
+            [service = service_, small = std::move(small)](std::function<void()> work) {
+              service->run_later(small, std::move(work));
+            },
+        .streams = asked_.stream,
+        .continues = asked_.chat.continues_last};
+    if (interface_.call_id != nullptr) {
+      reading.new_call_id = [make = interface_.call_id, context, count = size_t{0}]() mutable {
+        return make(context, count++);
+      };
+    }
+    return reading;
   }
 
   Status Schedule(TurnRequest request, Continuation start) {
     const Call kept = WithoutRequest(call_);
     auto answer =
         std::make_shared<NotedAnswer>(service_, kept, interface_.writer(service_, kept, asked_));
-    ReplyReading reading = ReadingFor(kept);
+    ReplyReading reading = ReadingFor(kept, request.id);
     const auto weak = std::make_shared<std::weak_ptr<Turn>>();
     reading.cancel = [weak] {
       if (const auto turn = weak->lock()) turn->Cancel();
     };
-    auto listener =
-        std::make_shared<CountedAnswer>(service_->metrics, std::move(answer), std::move(reading));
+    std::shared_ptr<KeptReply> reply;
+    if (interface_.note != nullptr) {
+      reply = std::make_shared<KeptReply>();
+      request.note = [reply, note = interface_.note](const TurnEnd& end) {
+        return note(reply->start, end, reply->text);
+      };
+      if (!request.store) request.store = Life();
+    }
+    auto listener = std::make_shared<CountedAnswer>(service_->metrics, std::move(answer),
+                                                    std::move(reading), std::move(reply));
     auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
                                        std::move(start.rest), std::move(listener));
     *weak = turn;

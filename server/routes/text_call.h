@@ -2,6 +2,7 @@
 #ifndef ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
 #define ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,6 +24,13 @@ struct TextInterface {
   std::function<std::shared_ptr<ReplyWriter>(Service* service, const Call& call,
                                              const TextRequest& asked)>
       writer;
+  // Gives the note that a turn is stored with. `reply`: all that the model wrote. Null: there is no
+  // note.
+  std::function<std::string(const TurnStart& start, const TurnEnd& end, const std::string& reply)>
+      note = nullptr;
+  // Makes the id of a call to which the model gives none: of so many such calls before it. Null:
+  // any.
+  std::function<std::string(const std::string& context, size_t index)> call_id = nullptr;
 };
 
 // Gives a chat the template variables that the server was started with

@@ -1,0 +1,37 @@
+// What of a response is stored with its context, as the context's note: with it a client sends only
+// what is new, after a restart, too.
+//
+// Form:    JSON: the members of the request, and "attndb" with the rest. The reply stands in it as
+//          the model wrote it, and is read again as it was first.
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_RESPONSES_RESPONSE_RECORD_H_
+#define ATTNDB_SERVER_RESPONSES_RESPONSE_RECORD_H_
+
+#include <string>
+
+#include "attndb/result.h"
+#include "server/responses/response_object.h"
+#include "server/responses/response_request.h"
+
+namespace attndb::server {
+
+struct ResponseRecord {
+  ResponseFrame frame;
+  ResponseRequest request;  // With its conversation.
+  std::string reply;        // As the model wrote it.
+  std::string status;
+  Json usage;
+};
+
+// `before`: the messages in front of the request's input.
+std::string RecordText(const ResponseRecord& record, const ChatMessages& before);
+
+// Errors: kNotFound: the note is none of a response.
+Result<ResponseRecord> ParseRecord(const std::string& context, const std::string& note);
+
+// The assistant's message that a reply is in the next request.
+llama::ChatMessage MessageOf(const llama::ReadReply& reply);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_RESPONSES_RESPONSE_RECORD_H_

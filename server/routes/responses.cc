@@ -1,0 +1,177 @@
+#include "server/routes/responses.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "server/openai/error.h"
+#include "server/responses/response_answer.h"
+#include "server/responses/response_record.h"
+#include "server/routes/text_call.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr std::string_view kTurnPrefix =
+    "turn-";  // The names of contexts that no client has chosen.
+constexpr std::string_view kInputItems = "/input_items";
+
+Status NoResponse(const std::string& id) {
+  return Status::NotFound("there is no response " + Shown(id));
+}
+
+// The context of a response; empty: no response has this id.
+std::string ContextOfId(const std::string& id) {
+  const std::string context = ContextOfResponse(id).value_or("");
+  return context.starts_with(kTurnPrefix) ? context : std::string();
+}
+
+// A response that is stored. Those of other tenants and other models are as if there were none.
+Result<ResponseRecord> RecordOf(const Service& service, const std::string& tenant,
+                                const std::string& id) {
+  const std::string context = ContextOfId(id);
+  if (context.empty()) return NoResponse(id);
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
+  const Result<std::string> note = db.Note(context);
+  const StatusCode code = note.status().code();
+  if (code == StatusCode::kNotFound || code == StatusCode::kOtherModel) return NoResponse(id);
+  ATTNDB_RETURN_IF_ERROR(note.status());
+  Result<ResponseRecord> record = ParseRecord(context, *note);
+  if (!record.ok()) return NoResponse(id);
+  AddDefaults(service.options.chat_variables, &record->request.text.chat);
+  return record;
+}
+
+// The reply of a stored response, read as it was when it came.
+Result<llama::ReadReply> ReplyOf(const Service& service, const ResponseRecord& record) {
+  const TextRequest& text = record.request.text;
+  ATTNDB_ASSIGN_OR_RETURN(const llama::RenderedPrompt prompt,
+                          service.engine->Render(text.messages, text.chat));
+  Result<llama::ReadReply> reply =
+      service.engine->ReadReplyText(prompt.form, record.reply, /*is_partial=*/false);
+  // What has not the form of the model's replies is content, as it was for the client.
+  if (reply.status().code() == StatusCode::kInvalidArgument) {
+    reply = llama::ReadReply{.content = record.reply};
+  }
+  if (reply.ok()) NameCalls(record.frame.context, &*reply);
+  return reply;
+}
+
+// What a request answers that names a previous response: its conversation and its reply.
+Result<ChatMessages> MessagesBefore(const Service& service, const std::string& tenant,
+                                    const std::string& previous_id) {
+  if (previous_id.empty()) return ChatMessages();
+  ATTNDB_ASSIGN_OR_RETURN(ResponseRecord record, RecordOf(service, tenant, previous_id));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::ReadReply reply, ReplyOf(service, record));
+  ChatMessages messages = std::move(record.request.conversation);
+  messages.push_back(MessageOf(reply));
+  return messages;
+}
+
+// One request on its way: what its parser, its writer and its note share.
+struct AskedResponse {
+  ResponseRecord record;
+  ChatMessages before;
+};
+
+Result<TextRequest> ParseAsked(const Service& service, const std::string& tenant, const Json& body,
+                               AskedResponse* asked) {
+  ATTNDB_ASSIGN_OR_RETURN(asked->record.request, ParseResponse(body));
+  ResponseRequest& request = asked->record.request;
+  ATTNDB_ASSIGN_OR_RETURN(asked->before, MessagesBefore(service, tenant, request.previous_id));
+  ATTNDB_RETURN_IF_ERROR(TakeConversation(asked->before, &request));
+  asked->record.frame = {.context = "",
+                         .model = service.options.model_id,
+                         .created = std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count(),
+                         .settings = request.settings};
+  return request.text;
+}
+
+TextInterface InterfaceOf(const Service* service, const std::string& tenant) {
+  const auto asked = std::make_shared<AskedResponse>();
+  TextInterface interface;
+  interface.parse = [service, tenant, asked](const Json& body) {
+    return ParseAsked(*service, tenant, body, asked.get());
+  };
+  interface.writer = [asked](Service* /*service*/, const Call& call, const TextRequest& text) {
+    return std::make_shared<ResponseAnswer>(call.responder, asked->record.frame, text.stream);
+  };
+  interface.call_id = CallIdOf;
+  interface.note = [asked](const TurnStart& start, const TurnEnd& end, const std::string& reply) {
+    if (!asked->record.request.store) return std::string();
+    ResponseRecord record = asked->record;
+    record.reply = reply;
+    record.status = StatusOf(end);
+    record.usage = ResponseUsage(start, end);
+    std::string text = RecordText(record, asked->before);
+    return text.size() <= StoreOptions::kMaxNoteBytes ? text : std::string();
+  };
+  return interface;
+}
+
+// Deletes the response, and the context that it is.
+Result<Json> DeleteResponse(const Service& service, const std::string& tenant,
+                            const std::string& id) {
+  ATTNDB_RETURN_IF_ERROR(RecordOf(service, tenant, id).status());
+  ATTNDB_RETURN_IF_ERROR(service.conversations->Drop(tenant, ContextOfId(id)));
+  return Json{{"id", id}, {"object", "response"}, {"deleted", true}};
+}
+
+Result<Json> GetResponse(const Service& service, const std::string& tenant, const std::string& id) {
+  ATTNDB_ASSIGN_OR_RETURN(const ResponseRecord record, RecordOf(service, tenant, id));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::ReadReply reply, ReplyOf(service, record));
+  const char* const status = record.status == kIncomplete ? kIncomplete : kCompleted;
+  return ResponseJson(record.frame, status, OutputOf(reply, record.frame.context, status),
+                      record.usage);
+}
+
+Result<Json> InputItems(const Service& service, const std::string& tenant, const std::string& id) {
+  ATTNDB_ASSIGN_OR_RETURN(const ResponseRecord record, RecordOf(service, tenant, id));
+  Json data = Json::array();
+  for (const Json& item : record.request.input) {
+    Json named = {{"id", "in_" + record.frame.context + "_" + std::to_string(data.size())}};
+    named.update(item);
+    if (!named.contains("type")) named["type"] = "message";
+    data.push_back(std::move(named));
+  }
+  const Json first = data.empty() ? Json() : data.front()["id"];
+  const Json last = data.empty() ? Json() : data.back()["id"];
+  return Json{{"object", "list"},
+              {"data", std::move(data)},
+              {"first_id", first},
+              {"last_id", last},
+              {"has_more", false}};
+}
+
+}  // namespace
+
+void AnswerResponses(Service* service, Call call) {
+  service->run_later(call, [service, call] {
+    // A response that was just answered is not stored yet.
+    const std::string previous = ContextOfId(PreviousIdIn(call.request->body));
+    const std::string tenant = call.rules.tenant;
+    RunWhenStored(service, call, previous, [service, call, tenant] {
+      AnswerText(service, call, InterfaceOf(service, tenant));
+    });
+  });
+}
+
+void AnswerResponse(Service* service, Call call, const std::string& rest) {
+  const bool is_list = rest.ends_with(kInputItems);
+  const std::string id = is_list ? rest.substr(0, rest.size() - kInputItems.size()) : rest;
+  const auto answer = [service, call, id, is_list] {
+    const std::string& tenant = call.rules.tenant;
+    if (call.method == "DELETE")
+      return AnswerCall(service, call, DeleteResponse(*service, tenant, id));
+    AnswerCall(service, call,
+               is_list ? InputItems(*service, tenant, id) : GetResponse(*service, tenant, id));
+  };
+  service->run_later(
+      call, [service, call, id, answer] { RunWhenStored(service, call, ContextOfId(id), answer); });
+}
+
+}  // namespace attndb::server
