@@ -23,6 +23,7 @@
 #include "server/llama/completion_request.h"
 #include "server/openai/embedding_request.h"
 #include "server/openai/text_request.h"
+#include "server/responses/response_request.h"
 #include "server/routes/explain_request.h"
 #include "server/routes/find_request.h"
 #include "server/routes/import_request.h"
@@ -80,6 +81,22 @@ constexpr std::string_view kMessagesBody =
     R"("format":{"type":"json_schema","schema":{"type":"object"}}},"cache_control":)"
     R"({"type":"ephemeral","ttl":"5m"},"metadata":{"user_id":"u"},"container":null,)"
     R"("mcp_servers":[]})";
+
+// Likewise, of OpenAI's Responses.
+constexpr std::string_view kResponseBody =
+    R"({"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"U"}]},)"
+    R"({"type":"reasoning","id":"r","summary":[],"content":[{"type":"reasoning_text","text":)"
+    R"("T"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"A"},)"
+    R"({"type":"refusal","refusal":"R"}]},{"type":"function_call","call_id":"c","name":"get",)"
+    R"("arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"4"}],)"
+    R"("instructions":"S","previous_response_id":"resp_turn-1","store":false,)"
+    R"("max_output_tokens":16,"temperature":0.5,"top_p":0.9,"stream":true,"truncation":"auto",)"
+    R"("tools":[{"type":"function","name":"get","description":"D","strict":true,"parameters":)"
+    R"({"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
+    R"("parallel_tool_calls":true,"reasoning":{"effort":"low"},"text":{"format":{"type":)"
+    R"("json_schema","name":"n","schema":{"type":"object"}}},"metadata":{"k":"v"},"user":"u",)"
+    R"("include":["reasoning.encrypted_content"],"background":false,"conversation":null,)"
+    R"("prompt":null,"context_management":[]})";
 
 // A chat with tools, which completions have not.
 constexpr std::string_view kToolBody =
@@ -368,6 +385,28 @@ int FuzzMessagesRequest(std::span<const uint8_t> bytes) {
     }
   }
   return num_taken;
+}
+
+bool FuzzResponseRequest(std::span<const uint8_t> bytes) {
+  const std::optional<Json> json = JsonIn(TextOf(kResponseBody, bytes));
+  if (!json) return false;
+  Result<server::ResponseRequest> request = server::ParseResponse(*json);
+  const Status status = request.ok() ? server::TakeConversation({}, &*request) : request.status();
+  if (!status.ok()) {
+    CheckError(status);
+    return false;
+  }
+  ATTNDB_CHECK(request->text.messages.size() <= server::kMaxMessages);
+  ATTNDB_CHECK(request->text.max_tokens.value_or(1) > 0);
+  ATTNDB_CHECK(IsWithin(request->text.sampler.temperature, 0, 5));
+  const Json messages = server::JsonOfMessages(request->conversation);
+  const auto again = server::MessagesOf(messages);
+  ATTNDB_CHECK(again.ok() && server::JsonOfMessages(*again) == messages);
+  // What is stored with a response is parsed again.
+  Json stored = request->settings;
+  stored["input"] = request->input;
+  ATTNDB_CHECK(server::ParseResponse(stored).ok());
+  return true;
 }
 
 int FuzzStoreRequest(std::span<const uint8_t> bytes) {

@@ -19,6 +19,8 @@ namespace attndb::fuzz {
 // took it.
 int FuzzServerRequest(std::span<const uint8_t> input);
 inline constexpr int kNumTextRequests = 7;  // What FuzzServerRequest says of a whole body.
+// ParseJson, then ParseResponse. Whether it took it.
+bool FuzzResponseRequest(std::span<const uint8_t> input);
 // ParseJson, then ParseMessages and ParseTokenCount. How many took it.
 int FuzzMessagesRequest(std::span<const uint8_t> input);
 inline constexpr int kNumMessagesRequests = 2;  // What FuzzMessagesRequest says of a whole body.

@@ -35,6 +35,10 @@ TEST(ServerTextsTest, ChangedRequestsAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(5, FuzzServerRequest), kRounds / 20);
 }
 
+TEST(ServerTextsTest, ChangedResponsesAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(11, FuzzResponseRequest), kRounds / 40);
+}
+
 TEST(ServerTextsTest, ChangedMessagesAreRefusedOrWithinTheirBounds) {
   EXPECT_GT(NumTaken(10, FuzzMessagesRequest), kRounds / 20);
 }
@@ -57,6 +61,7 @@ TEST(ServerTextsTest, WhatIsNotEditedIsTaken) {
   EXPECT_TRUE(FuzzToolRequest(input));
   EXPECT_EQ(FuzzStoreRequest(input), kNumStoreRequests);
   EXPECT_EQ(FuzzMessagesRequest(input), kNumMessagesRequests);
+  EXPECT_TRUE(FuzzResponseRequest(input));
   EXPECT_TRUE(FuzzKeysFile(input));
 }
 
