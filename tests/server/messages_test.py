@@ -225,6 +225,63 @@ class TestErrors:
         connection.close()
 
 
+@pytest.fixture(scope="class")
+def caller(tmp_path_factory):
+    """A client of a server whose template shows tools, as that of tools_test.py."""
+    template = server_case.ROOT / "tests/server/tool_template.jinja"
+    store = tmp_path_factory.mktemp("tools") / "store"
+    with Server(store, "--chat-template", template) as server, client_of(server) as made:
+        yield made
+
+
+FERRY = {"name": "ferry", "input_schema": {
+    "type": "object", "properties": {"day": {"enum": ["Monday", "Tuesday"]},
+                                     "seats": {"type": "integer"}},
+    "required": ["day", "seats"]}}
+TOOLS = [{**WEATHER, "input_schema": {"type": "object", "required": ["place"], "properties": {
+    "place": {"type": "string", "maxLength": 12}}}}, FERRY]
+WHEN = [{"role": "user", "content": "When does the ferry leave? I need two seats."}]
+
+
+class TestTools:
+    def test_a_loop_of_two_tools_runs_to_its_end(self, caller):
+        messages, held = list(WHEN), 0
+        for name, result in (("ferry", "at nine"), ("get_weather", "rain")):
+            answer = ask(caller, messages, tools=TOOLS, max_tokens=80,
+                         tool_choice={"type": "tool", "name": name})
+            assert answer.stop_reason == "tool_use"
+            [call] = answer.content
+            assert (call.type, call.name) == ("tool_use", name)
+            assert call.id.startswith("toolu_")
+            assert set(call.input) == {"ferry": {"day", "seats"}, "get_weather": {"place"}}[name]
+            assert answer.usage.cache_read_input_tokens >= held
+            held = answer.usage.cache_read_input_tokens + answer.usage.cache_creation_input_tokens
+            messages += [{"role": "assistant", "content": answer.content},
+                         {"role": "user", "content": [{"type": "tool_result", "content": result,
+                                                       "tool_use_id": call.id}]}]
+        last = ask(caller, messages, tools=TOOLS, tool_choice={"type": "none"})
+        assert last.stop_reason in ("end_turn", "max_tokens")
+        assert [block.type for block in last.content] == ["text"]
+        assert last.usage.cache_read_input_tokens >= held
+
+    def test_a_stream_calls_as_the_whole_answer_does(self, caller):
+        fields = {"tools": TOOLS, "max_tokens": 80, "tool_choice": {"type": "any"}}
+        whole = ask(caller, WHEN, **fields)
+        with caller.messages.stream(model=MODEL, messages=WHEN, extra_body=GREEDY,
+                                    **fields) as stream:
+            last = stream.get_final_message()
+        assert last.stop_reason == whole.stop_reason
+        assert ([(block.name, block.input) for block in last.content]
+                == [(block.name, block.input) for block in whole.content])
+
+    def test_a_reply_is_bound_to_a_schema(self, caller):
+        schema = {"type": "object", "properties": {"open": {"type": "boolean"}},
+                  "required": ["open"], "additionalProperties": False}
+        answer = ask(caller, WHEN, max_tokens=40, output_config={
+            "format": {"type": "json_schema", "schema": schema}})
+        assert set(json.loads(answer.content[0].text)) == {"open"}
+
+
 class TestLife:
     def test_a_mark_says_how_long_a_context_lives_at_least(self, folder):
         def life(server, client, **mark):

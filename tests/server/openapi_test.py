@@ -18,6 +18,7 @@ METHODS = {"get", "post", "delete"}
 PAGES = {"/"}  # For people: no interface of programs.
 NAME = "skerry"
 EXPLAIN = "/attndb/v1/explain"
+RESPONSE = "/v1/responses/{response}"
 
 DOCUMENT = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text(encoding="utf-8"))
 
@@ -31,7 +32,11 @@ def operations():
 
 def filled(server, path):
     """The path with a context and the model in it."""
-    return path.replace("{id}", NAME).replace("{model}", server.model)
+    path = path.replace("{id}", NAME).replace("{model}", server.model)
+    if "{response}" in path:
+        asked = server.json("POST", "/v1/responses", {"input": "Say hi.", "max_output_tokens": 4})
+        path = path.replace("{response}", asked["id"])
+    return path
 
 
 def validator(schema):
@@ -60,6 +65,7 @@ class TestRoutes:
                  if path not in PAGES}
         table |= {(method, CONTEXTS + "/{id}") for method in ("get", "post", "delete")}
         table |= {("get", "/models/{model}"), ("get", "/v1/models/{model}")}
+        table |= {("get", RESPONSE), ("delete", RESPONSE), ("get", RESPONSE + "/input_items")}
         assert table == set(operations())
 
     def test_a_path_allows_the_methods_that_are_documented(self, served):
@@ -98,7 +104,8 @@ def test_the_fuzzers_bodies_have_every_field():
     for (method, path), operation in operations().items():
         if "requestBody" in operation:
             body = ("kStoreBody" if path.startswith("/attndb/")
-                    else "kMessagesBody" if path.startswith("/v1/messages") else "kBody")
+                    else "kMessagesBody" if path.startswith("/v1/messages")
+                    else "kResponseBody" if path.startswith("/v1/responses") else "kBody")
             missing = properties(request_schema(method, path)) - fields(body)
             assert missing == set(), (path, missing)
 
@@ -132,6 +139,10 @@ CASES = [
     ("post", "/v1/completions", {"prompt": [12, 345], "max_tokens": 2}, 200),
     ("post", "/v1/completions", {"prompt": "And", "max_tokens": 2, "context": NAME}, 200),
     ("post", "/v1/completions", {"prompt": "And", "context": "nobody-wrote-this"}, 404),
+    ("post", "/v1/responses", {"input": "Say hi.", "max_output_tokens": 4}, 200),
+    ("post", "/v1/responses", {"input": "Hi.", "previous_response_id": "resp_turn-0"}, 404),
+    ("get", RESPONSE, None, 200), ("get", RESPONSE + "/input_items", None, 200),
+    ("delete", RESPONSE, None, 200),
     ("post", "/v1/messages", CHAT, 200),
     ("post", "/v1/messages", {**CHAT, "messages": [server_case.user([
         {"type": "tool_result", "tool_use_id": "toolu_1"}])]}, 400),
@@ -210,6 +221,11 @@ def test_each_operation_has_a_case():
     ("/v1/completions", {"prompt": ["One,", "two,"]}),
     ("/v1/completions", {"prompt": [12, -1]}),
     ("/v1/completions", {"prompt": [[12, 345]]}),
+    ("/v1/responses", {}),
+    ("/v1/responses", {"input": 7}),
+    ("/v1/responses", {"input": [{"type": "item_reference", "id": "x"}]}),
+    ("/v1/responses", {"input": "Hi.", "tools": [{"type": "web_search"}]}),
+    ("/v1/responses", {"input": "Hi.", "background": True}),
     ("/v1/messages", {"messages": CHAT["messages"]}),
     ("/v1/messages", {**CHAT, "max_tokens": -1}),
     ("/v1/messages", {**CHAT, "messages": [{"role": "user", "content": []}]}),
