@@ -203,9 +203,10 @@ def figures_of(turns: Sequence[Turn], num_agents: int, restart_at: int = -1) -> 
     num_new = sum(turn.num_new for turn in turns)
     num_run = sum(turn.num_run for turn in turns)
     made = {"begin": turns[0].num_prompt, "prompt": turns[-1].num_prompt, "new": num_new,
-            "run": num_run, "ratio": num_run / num_new, "first": turns[0].first_ms,
-            "steady": statistics.median(turn.first_ms for i, turn in enumerate(turns[num_agents:])
-                                        if i + num_agents != restart_at)}
+            "run": num_run, "ratio": num_run / num_new, "first": turns[0].first_ms}
+    steady = [turn.first_ms for i, turn in enumerate(turns) if i >= num_agents and i != restart_at]
+    if steady:
+        made["steady"] = statistics.median(steady)
     if restart_at > 0:
         made["restart"] = turns[restart_at].first_ms
         made["restart_run"] = turns[restart_at].num_run
