@@ -47,7 +47,7 @@ class ResponseAnswer final : public ReplyWriter {
   void Close(const char* status);
   void EnsureBegun();
   void WriteResponse(const std::string& event, const Json& response);
-  // Of the last item. `place`: members that say where in it.
+  // Writes an event of the last item. `more`: the event's own members.
   void WriteOfItem(const std::string& event, Json more);
   void Write(const std::string& event, Json json);
 

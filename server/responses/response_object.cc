@@ -55,7 +55,7 @@ Json ResponseUsage(const TurnStart& start, const TurnEnd& end) {
 }
 
 std::string ItemIdOf(const OutputItem& item, const std::string& context, size_t index) {
-  const char* const prefix = item.kind == ItemKind::kThought ? "rs_"
+  const char* const prefix = item.kind == ItemKind::kThought   ? "rs_"
                              : item.kind == ItemKind::kMessage ? "msg_"
                                                                : "fc_";
   return prefix + context + "_" + std::to_string(index);

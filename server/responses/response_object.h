@@ -45,7 +45,7 @@ struct OutputItem {
   enum class Kind : uint8_t { kThought, kMessage, kCall };
   Kind kind = Kind::kMessage;
   size_t call = 0;      // Which call of the reply it is.
-  std::string call_id;  // Of a call, as the next two.
+  std::string call_id;  // A call alone has it, and the next two.
   std::string name;
   std::string text = {};  // What came of it, or the JSON of a call's arguments.
 };
