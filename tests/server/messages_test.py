@@ -243,11 +243,15 @@ TOOLS = [{**WEATHER, "input_schema": {"type": "object", "required": ["place"], "
 WHEN = [{"role": "user", "content": "When does the ferry leave? I need two seats."}]
 
 
+# A grammar lets the model say something before it calls, and a small model goes on saying it.
+BEGUN = [{"role": "assistant", "content": "<tool_call>"}]
+
+
 class TestTools:
     def test_a_loop_of_two_tools_runs_to_its_end(self, caller):
         messages, held = list(WHEN), 0
         for name, result in (("ferry", "at nine"), ("get_weather", "rain")):
-            answer = ask(caller, messages, tools=TOOLS, max_tokens=80,
+            answer = ask(caller, messages + BEGUN, tools=TOOLS, max_tokens=80,
                          tool_choice={"type": "tool", "name": name})
             assert answer.stop_reason == "tool_use"
             [call] = answer.content
@@ -266,8 +270,8 @@ class TestTools:
 
     def test_a_stream_calls_as_the_whole_answer_does(self, caller):
         fields = {"tools": TOOLS, "max_tokens": 80, "tool_choice": {"type": "any"}}
-        whole = ask(caller, WHEN, **fields)
-        with caller.messages.stream(model=MODEL, messages=WHEN, extra_body=GREEDY,
+        whole = ask(caller, WHEN + BEGUN, **fields)
+        with caller.messages.stream(model=MODEL, messages=WHEN + BEGUN, extra_body=GREEDY,
                                     **fields) as stream:
             last = stream.get_final_message()
         assert last.stop_reason == whole.stop_reason
