@@ -84,31 +84,6 @@ class TestResponses:
             ask(client, background=True)
 
 
-class TestTools:
-    def test_a_loop_sends_only_what_is_new(self, folder):
-        """Of a call the response's id is enough, also after a kill."""
-        tools = [{"type": "function", "name": "ferry", "strict": True, "parameters": {
-            "type": "object", "properties": {"day": {"enum": ["Monday", "Tuesday"]}},
-            "required": ["day"]}}]
-        args = (folder / "store", "--chat-template",
-                server_case.ROOT / "tests/server/tool_template.jinja")
-        with Server(*args) as server, client_of(server) as client:
-            first = ask(client, "When does the ferry leave?", tools=tools, max_output_tokens=80,
-                        tool_choice={"type": "function", "name": "ferry"})
-            [call] = first.output
-            assert (call.type, call.name, first.status) == ("function_call", "ferry", "completed")
-            assert client.responses.retrieve(first.id).to_dict() == first.to_dict()
-            server.kill()
-        with Server(*args) as server, client_of(server) as client:
-            assert client.responses.retrieve(first.id).to_dict() == first.to_dict()
-            last = ask(client, [{"type": "function_call_output", "call_id": call.call_id,
-                                 "output": "at nine"}], tools=tools, tool_choice="none",
-                       previous_response_id=first.id)
-            assert last.output_text
-            assert (last.usage.input_tokens_details.cached_tokens
-                    >= first.usage.input_tokens + first.usage.output_tokens - 8)
-
-
 class TestStored:
     def test_only_what_is_new_is_sent_and_run(self, client):
         first = ask(client, STORY + "Who keeps the lighthouse?", instructions="You are brief.")
