@@ -192,8 +192,9 @@ void Scheduler::AwaitOthers() {
 std::vector<size_t> Scheduler::InOrder(std::span<const Part> parts) {
   std::vector<size_t> order(parts.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_partition(
-      order, [parts](size_t i) { return parts[i].turn->request_.generate.constraint.has_value(); });
+  std::stable_partition(order.begin(), order.end(), [parts](size_t i) {
+    return parts[i].turn->request_.generate.constraint.has_value();
+  });
   return order;
 }
 
