@@ -121,13 +121,12 @@ void SpecialTokens::FindAll(std::string_view text, std::vector<Place>* places) c
         while (low < high && low->text.size() == depth) ++low;
       }
       if (low == high || begin + depth >= text.size()) break;
-      const auto range =
-          std::ranges::equal_range(low, high, static_cast<unsigned char>(text[begin + depth]), {},
-                                   [depth](const SpecialToken& token) {
-                                     return static_cast<unsigned char>(token.text[depth]);
-                                   });
-      low = range.begin();
-      high = range.end();
+      const auto byte_of = [depth](const SpecialToken& token) {
+        return static_cast<unsigned char>(token.text[depth]);
+      };
+      const auto next = static_cast<unsigned char>(text[begin + depth]);
+      low = std::ranges::lower_bound(low, high, next, {}, byte_of);
+      high = std::ranges::upper_bound(low, high, next, {}, byte_of);
     }
   }
 }
@@ -171,8 +170,7 @@ std::string SpecialTokens::Marked(std::string_view text, std::string_view mark) 
     }
   }
   std::ranges::sort(cuts);
-  const auto again = std::ranges::unique(cuts);
-  cuts.erase(again.begin(), again.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   std::string marked;
   marked.reserve(text.size() + cuts.size() * mark.size());
   size_t begin = 0;
