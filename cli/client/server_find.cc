@@ -1,3 +1,5 @@
+#include "cli/client/server_find.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,7 +10,6 @@
 
 #include "cli/client/server_client.h"
 #include "cli/client/server_commands.h"
-#include "cli/client/server_find.h"
 #include "cli/common/found_text.h"
 #include "cli/common/library.h"
 #include "server/json.h"
