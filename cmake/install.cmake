@@ -64,11 +64,18 @@ if(ATTNDB_BUILD_LLAMA)
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   list(APPEND export_sets attndbLlamaTargets)
-  install(FILES ${CMAKE_SOURCE_DIR}/engines/llama/embedder.h
-                ${CMAKE_SOURCE_DIR}/engines/llama/llama_engine.h
-                ${CMAKE_SOURCE_DIR}/engines/llama/model_file.h
-                ${CMAKE_SOURCE_DIR}/engines/llama/plain_context.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attndb/llama COMPONENT development)
+  # They include each other by the folder that they are installed in.
+  set(llama_headers)
+  foreach(name chat_prompt embedder llama_engine model_file plain_context)
+    set(source ${CMAKE_SOURCE_DIR}/engines/llama/${name}.h)
+    set(installed ${CMAKE_CURRENT_BINARY_DIR}/installed/${name}.h)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(READ ${source} text)
+    string(REPLACE "\"engines/llama/" "\"attndb/llama/" text "${text}")
+    file(WRITE ${installed} "${text}")
+    list(APPEND llama_headers ${installed})
+  endforeach()
+  install(FILES ${llama_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attndb/llama COMPONENT development)
   if(bundle_llama)
     install(DIRECTORY ${LLAMA_LIB_DIR}/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/attndb
             COMPONENT runtime FILES_MATCHING PATTERN "*.so*" PATTERN cmake EXCLUDE
