@@ -144,9 +144,9 @@ class TestPicture:
         self.open(page)
         size = page.js("const heat = document.querySelector('#heat');"
                        "return [heat.width, heat.height]")
-        assert size == [16, 30], "a column a token, a line a layer"
+        assert size == [37, 30], "a column a token, a line a layer"
         drawn = page.js("const heat = document.querySelector('#heat');"
-                        "return [...heat.getContext('2d').getImageData(0, 0, 16, 30).data]")
+                        "return [...heat.getContext('2d').getImageData(0, 0, 37, 30).data]")
         assert len(set(drawn[3::4])) > 50, "weights differ"
         assert len(self.heaviest(page)) == 12
         assert "layer 0, mean of its heads" in page.text("#heaviest-of")
@@ -167,11 +167,11 @@ class TestPicture:
         assert page.text("#heat-says").startswith("layer 8, head 1")
         assert self.heaviest(page) != words
         page.press(Keys.END)
-        assert "token 15" in page.text("#heat-says")
+        assert "token 36" in page.text("#heat-says")
         page.tab_to("#picture-token", back=True)
         page.press(Keys.ARROW_UP)
         page.wait_for_text("#picture-says", "token 2 of the answer's")
-        assert "over the 17 tokens" in page.text("#picture-says")
+        assert "over the 38 tokens" in page.text("#picture-says")
         page.press(Keys.ESCAPE)
         assert not page.find("#picture").is_displayed()
         assert page.focused().text == "What it attended to"
