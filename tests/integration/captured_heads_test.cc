@@ -24,6 +24,7 @@
 
 #include "attndb/db.h"
 #include "common/aligned_buffer.h"
+#include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "index/coarse/block_keys.h"
 #include "index/coarse/wave_keys.h"
@@ -132,6 +133,10 @@ class CapturedHeadsTest : public ::testing::Test {
     ATTNDB_ASSIGN_OR_RETURN(DB db,
                             DB::Open(run_->folder.File("store"), {.measure_machine = false}));
     ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, db.Tokens("handbook"));
+    // The figures of docs/plan.md are without the system message of the model's own template.
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> system,
+                            engine.Tokenize(kSmolSystem, false, /*parse_special=*/true));
+    prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(system.size()));
     ATTNDB_ASSIGN_OR_RETURN(const auto question, engine.QuestionSuffix(kQuestion));
     const uint64_t num_tokens = prompt.size();
     prompt.insert(prompt.end(), question.begin(), question.end());
