@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/chat/chat_wire.h"
 
 namespace attndb::llama {
 ChatChild::ChatChild(std::string program, ChatFields greeting, std::string failed)
@@ -42,7 +43,10 @@ Result<ChatFields> ChatChild::AskProcess(ChatProcess* process, const ChatFields&
     const bool ended = answer.status().code() == StatusCode::kIoError;
     const std::optional<int> status = process->End();
     process_.reset();
-    if (ended) return EndReason(failed_, status);
+    if (ended) {
+      const size_t message_bytes = FieldOf(request, "messages").size();
+      return EndReason(failed_, status, ChatCpuSeconds(message_bytes));
+    }
     return answer.status().WithContext(failed_);
   }
   if (const auto error = answer->find("error"); error != answer->end()) {

@@ -130,12 +130,12 @@ std::optional<int> ChatProcess::End() {
   return ended < 0 ? std::nullopt : std::optional<int>(status);
 }
 
-Status EndReason(const std::string& failed, std::optional<int> status) {
+Status EndReason(const std::string& failed, std::optional<int> status, int cpu_seconds) {
   if (status && WIFSIGNALED(*status)) {
     const int signal = WTERMSIG(*status);
     if (signal == SIGPROF) {
       return Status::ResourceExhausted(failed + ": it took more than " +
-                                       std::to_string(kChatCpuSeconds) + " s of CPU time");
+                                       std::to_string(cpu_seconds) + " s of CPU time");
     }
     return Status::ResourceExhausted(failed + ": its process was ended by " + SignalName(signal));
   }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "attndb/result.h"
+#include "engines/llama/chat/chat_limits.h"
 
 namespace attndb::llama {
 
@@ -48,8 +49,9 @@ class ChatProcess {
 };
 
 // Why a process that gave no answer has ended, by its status: kResourceExhausted. `failed`: how the
-// error begins.
-Status EndReason(const std::string& failed, std::optional<int> status);
+// error begins. `cpu_seconds`: the CPU time that the request might take.
+Status EndReason(const std::string& failed, std::optional<int> status,
+                 int cpu_seconds = kChatCpuSeconds);
 
 }  // namespace attndb::llama
 

@@ -16,6 +16,7 @@
 #include "engines/llama/chat/chat_answers.h"
 #include "engines/llama/chat/chat_frames.h"
 #include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/chat/chat_wire.h"
 #include "engines/llama/chat/grammar_program.h"
 #include "engines/llama/chat/program_limits.h"
 
@@ -30,7 +31,7 @@ int Run() {
   while (true) {
     const Result<ChatFields> request = ReadFrame(kSocket);
     if (!request.ok()) return EXIT_SUCCESS;
-    SetCpuLimit(kChatCpuSeconds);
+    SetCpuLimit(ChatCpuSeconds(FieldOf(*request, "messages").size()));
     const ChatFields answer = answers.Answer(*request);
     SetCpuLimit(0);
     if (!WriteFrame(kSocket, answer).ok()) return EXIT_SUCCESS;
