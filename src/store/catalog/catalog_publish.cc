@@ -67,7 +67,6 @@ class Publication {
   Status GrowRow();
   Status NoteTitleAndBase();
   Result<ContextId> FindContinued() const;
-  Result<ContextId> FindEarlier() const;
   Status DropWhatIsReplaced();
   Status AddEvicted(std::vector<ContextRow>* doomed);
 
@@ -85,6 +84,7 @@ class Publication {
   bool is_mended_ = false;  // The holder is damaged and of this text: it gives its pin, too.
   std::vector<SegmentId> released_;
   PublishOutcome outcome_;
+  NodeId leaf_ = NodeId::kNone;  // The end of a context that is new.
 };
 
 Result<PublishOutcome> Publication::Run() {
@@ -282,8 +282,8 @@ Status Publication::InsertRow() {
       request_.pin || (is_mended_ && holder_->record.pinned), root_.id));
   outcome_.id = static_cast<ContextId>(database_->last_insert_id());
   ATTNDB_ASSIGN_OR_RETURN(outcome_.number, NumberContext(database_, request_.tenant, outcome_.id));
-  ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, InsertPath());
-  return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf, outcome_.id);
+  ATTNDB_ASSIGN_OR_RETURN(leaf_, InsertPath());
+  return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf_, outcome_.id);
 }
 
 Status Publication::GrowRow() {
@@ -303,10 +303,10 @@ Status Publication::GrowRow() {
   return index_.RemoveEnd(base_->leaf, outcome_.id);
 }
 
-// What goes on under the name, or in the place, of a context keeps its title and note.
+// A context that takes the name or the place of another one keeps the other's title and note.
 Status Publication::NoteTitleAndBase() {
   ATTNDB_RETURN_IF_ERROR(SetTitleAndNote(database_, outcome_.id, request_.title, request_.note));
-  // Those that went on from what it was do not have the tokens that it has now.
+  // The contexts that continue it do not have the tokens that it has now.
   if (outcome_.grown) return PassOnContinued(database_, outcome_.id);
   const bool is_whole = base_.has_value() && base_->record.num_tokens == request_.num_shared;
   const bool has_bases_name = is_whole && holder_ && holder_->record.id == base_->record.id;
@@ -323,7 +323,9 @@ Status Publication::NoteTitleAndBase() {
 // The context whose tokens are those that are shared: the base, or, where the base has more, the
 // newest context that ends there. Without a base: the one that the tokens say.
 Result<ContextId> Publication::FindContinued() const {
-  if (!base_.has_value() && request_.cuts.empty()) return FindEarlier();
+  if (!base_.has_value() && request_.cuts.empty()) {
+    return EarlierContext(database_, index_, leaf_, outcome_.id);
+  }
   if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
   const ContextRecord& base = base_->record;
   if (base.num_tokens == request_.num_shared) return base.id;
@@ -341,16 +343,7 @@ Result<ContextId> Publication::FindContinued() const {
     if (!found) return ContextId::kNone;
     leaf = static_cast<NodeId>(child.Int(0));
   }
-  Query query = database_->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", leaf,
-                                  outcome_.id);
-  ATTNDB_RETURN_IF_ERROR(query.Step().status());
-  return static_cast<ContextId>(query.Int(0));
-}
-
-Result<ContextId> Publication::FindEarlier() const {
-  Query query = database_->Select("SELECT leaf FROM contexts WHERE id = ?", outcome_.id);
-  ATTNDB_RETURN_IF_ERROR(query.Step().status());
-  return EarlierContext(database_, index_, static_cast<NodeId>(query.Int(0)), outcome_.id);
+  return NewestIn(database_, leaf, outcome_.id);
 }
 
 Status Publication::DropWhatIsReplaced() {

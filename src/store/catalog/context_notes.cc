@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 
 #include "attndb/context_title.h"
 #include "attndb/options.h"

@@ -194,7 +194,7 @@ TEST_F(ContextNotesTest, AContextThatGoesLeavesItsPlaceToTheOneThatItContinues) 
   EXPECT_THAT(harness_->Verify().value(), IsEmpty());
 }
 
-// What it was is no context any more, and what it is now the others do not have.
+// The context's former end is no context any more, and the others do not have its new tokens.
 TEST_F(ContextNotesTest, AContextThatGrowsIsNotContinuedByThoseThatWentOnFromWhatItWas) {
   const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one"});
   const auto two = GoOn(one, 100, 150, {.name = "two"});

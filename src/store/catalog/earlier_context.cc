@@ -1,17 +1,10 @@
 #include "store/catalog/earlier_context.h"
 
 #include <span>
+#include <utility>
 
 namespace attndb::store {
 namespace {
-
-// The newest context that ends in the node.
-Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except) {
-  Query query =
-      database->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", node, except);
-  ATTNDB_RETURN_IF_ERROR(query.Step().status());
-  return static_cast<ContextId>(query.Int(0));
-}
 
 // The context that ends within the block of `node`, beside it: in a leaf of its first tokens.
 Result<ContextId> EndingWithin(SqliteDatabase* database, const PrefixNode& node) {
@@ -26,6 +19,13 @@ Result<ContextId> EndingWithin(SqliteDatabase* database, const PrefixNode& node)
 }
 
 }  // namespace
+
+Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except) {
+  Query query =
+      database->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", node, except);
+  ATTNDB_RETURN_IF_ERROR(query.Step().status());
+  return static_cast<ContextId>(query.Int(0));
+}
 
 Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index, NodeId leaf,
                                  ContextId context) {

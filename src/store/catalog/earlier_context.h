@@ -17,6 +17,9 @@
 
 namespace attndb::store {
 
+// The newest context that ends in the node, but for `except`. kNone: there is none.
+Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except);
+
 // `leaf`: where `context` ends, on a path without cuts. kNone: there is no such context.
 Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index, NodeId leaf,
                                  ContextId context);
