@@ -23,8 +23,10 @@ constexpr std::string_view kQuestionGap = "\n\n";
 
 // Whether a template reads the time, by the names that llama.cpp has for it.
 bool MayAskTheTime(std::string_view source) {
-  return source.find("strftime_now") != std::string_view::npos ||
-         source.find("date") != std::string_view::npos;
+  for (const std::string_view name : {"strftime_now", "date_string", "datetime"}) {
+    if (source.find(name) != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 constexpr size_t kMostKept = 64;

@@ -7,41 +7,41 @@
 #include "engines/llama/chat/chat_wire.h"
 
 namespace attndb::llama {
+
 ChatChild::ChatChild(std::string program, ChatFields greeting, std::string failed)
     : program_(std::move(program)), greeting_(std::move(greeting)), failed_(std::move(failed)) {}
 
 Status ChatChild::Check() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return Ready().status();
+  return Ready();
 }
 
 Result<ChatFields> ChatChild::Ask(const ChatFields& request) {
+  // The process stays as it is.
+  if (const Status fits = CheckFrame(request); !fits.ok()) return fits.WithContext(failed_);
   const std::lock_guard<std::mutex> lock(mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(ChatProcess* const process, Ready());
-  return AskProcess(process, request);
+  ATTNDB_RETURN_IF_ERROR(Ready());
+  return AskProcess(request);
 }
 
-Result<ChatProcess*> ChatChild::Ready() {
-  if (process_ != nullptr && !process_->has_ended()) return process_.get();
+Status ChatChild::Ready() {
+  if (process_ != nullptr && !process_->has_ended()) return Status::Ok();
   process_.reset();
   ATTNDB_ASSIGN_OR_RETURN(process_, ChatProcess::Start(program_));
-  if (greeting_.empty()) return process_.get();
-  const Result<ChatFields> answer = AskProcess(process_.get(), greeting_);
-  if (!answer.ok()) {
-    process_.reset();
-    return answer.status();
-  }
-  return process_.get();
+  if (greeting_.empty()) return Status::Ok();
+  const Status answered = AskProcess(greeting_).status();
+  if (!answered.ok()) process_.reset();
+  return answered;
 }
 
-Result<ChatFields> ChatChild::AskProcess(ChatProcess* process, const ChatFields& request) {
-  const Status sent = WriteFrame(process->socket(), request, kChatWaitMs);
-  Result<ChatFields> answer =
-      sent.ok() ? ReadFrame(process->socket(), kChatWaitMs) : Result<ChatFields>(sent);
+Result<ChatFields> ChatChild::AskProcess(const ChatFields& request) {
+  const int socket = process_->socket();
+  const Status sent = WriteFrame(socket, request, kChatWaitMs);
+  Result<ChatFields> answer = sent.ok() ? ReadFrame(socket, kChatWaitMs) : Result<ChatFields>(sent);
   if (!answer.ok()) {
     // It closes its socket when it ends. Whatever else went wrong, it is ended here.
     const bool ended = answer.status().code() == StatusCode::kIoError;
-    const std::optional<int> status = process->End();
+    const std::optional<int> status = process_->End();
     process_.reset();
     if (ended) {
       const size_t message_bytes = FieldOf(request, "messages").size();

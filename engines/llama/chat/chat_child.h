@@ -30,9 +30,9 @@ class ChatChild {
   Result<ChatFields> Ask(const ChatFields& request);
 
  private:
-  // A process that took the greeting.
-  Result<ChatProcess*> Ready();
-  Result<ChatFields> AskProcess(ChatProcess* process, const ChatFields& request);
+  // Sees that process_ is there and took the greeting.
+  Status Ready();
+  Result<ChatFields> AskProcess(const ChatFields& request);
 
   const std::string program_;
   const ChatFields greeting_;

@@ -104,11 +104,15 @@ Result<ChatFields> UnpackFields(std::string_view body) {
   return fields;
 }
 
-Status WriteFrame(int socket, const ChatFields& fields, int timeout_ms) {
-  const Deadline deadline = After(timeout_ms);
+Status CheckFrame(const ChatFields& fields) {
   size_t bytes = 0;
   for (const auto& [name, value] : fields) bytes += 8 + name.size() + value.size();
-  if (bytes > kMaxFrameBytes) return TooLong(bytes);
+  return bytes > kMaxFrameBytes ? TooLong(bytes) : Status::Ok();
+}
+
+Status WriteFrame(int socket, const ChatFields& fields, int timeout_ms) {
+  const Deadline deadline = After(timeout_ms);
+  ATTNDB_RETURN_IF_ERROR(CheckFrame(fields));
   std::string frame;
   AppendSized(PackFields(fields), &frame);
   for (size_t sent = 0; sent < frame.size();) {

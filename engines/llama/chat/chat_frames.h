@@ -30,6 +30,9 @@ inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 std::string PackFields(const ChatFields& fields);
 Result<ChatFields> UnpackFields(std::string_view body);
 
+// Ok if the fields make a frame that may be sent. Errors: kResourceExhausted.
+Status CheckFrame(const ChatFields& fields);
+
 // Sends a frame, and waits for that at most `timeout_ms`; -1: without end. A peer that is gone is
 // an error and no signal. kResourceExhausted: nothing was sent, or the time was over.
 Status WriteFrame(int socket, const ChatFields& fields, int timeout_ms = -1);

@@ -9,7 +9,7 @@
 namespace attndb::llama {
 namespace {
 
-// What llama.cpp prints when the grammar is wrong from `offset` on.
+// Returns llama.cpp's complaint about a grammar that is wrong from `offset` on.
 std::string Printed(const std::string& complaint, const std::string& grammar, size_t offset) {
   return "parse: error parsing grammar: " + complaint + " at " + grammar.substr(offset) + "\n\n" +
          grammar + "\nfailed to parse grammar\n";

@@ -169,7 +169,7 @@ TEST_F(GrammarJobTest, MasksAreThoseOfTheGrammarTokenForToken) {
   }
 }
 
-// What allows a token by its text alone is found by a shorter way than the others.
+// Rules that allow a token by its text alone take a shorter way than the others.
 TEST_F(GrammarJobTest, MasksOfAllKindsOfRulesAreTheSameAsTokenForToken) {
   for (const std::string grammar :
        {R"(root ::= [^\u00e9a-y]+)", R"(root ::= "é" | "😀" | "<|im_end|>")",

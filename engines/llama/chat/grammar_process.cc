@@ -88,6 +88,8 @@ Result<std::unique_ptr<GrammarJob>> GrammarProcess::Start(const ReplyConstraint&
   ATTNDB_RETURN_IF_ERROR(CheckConstraint(constraint));
   const std::lock_guard<std::mutex> lock(mutex_);
   ATTNDB_ASSIGN_OR_RETURN(ChatProcess* const process, Ready());
+  const ChatFields request = RequestOf(constraint, digest_);
+  ATTNDB_RETURN_IF_ERROR(CheckFrame(request));
   std::array<int, 2> sockets;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
     return Status::IoError(std::string("no socket for a grammar: ") + std::strerror(errno));
@@ -98,7 +100,7 @@ Result<std::unique_ptr<GrammarJob>> GrammarProcess::Start(const ReplyConstraint&
     close(sockets[0]);
     return sent;
   }
-  return std::make_unique<GrammarJob>(sockets[0], RequestOf(constraint, digest_));
+  return std::make_unique<GrammarJob>(sockets[0], request);
 }
 
 Result<ChatProcess*> GrammarProcess::Ready() {

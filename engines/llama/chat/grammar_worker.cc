@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/chat/chat_wire.h"
 #include "engines/llama/chat/grammar_complaint.h"
 #include "engines/llama/chat/program_limits.h"
 
@@ -26,11 +27,6 @@ namespace {
 
 constexpr char kRoot[] = "root";
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-
-std::string FieldOf(const ChatFields& fields, const std::string& name) {
-  const auto found = fields.find(name);
-  return found == fields.end() ? "" : found->second;
-}
 
 std::optional<llama_token> TokenOf(const ChatFields& fields, const std::string& name) {
   const auto found = fields.find(name);

@@ -53,7 +53,7 @@ class GrammarWorker {
 
   bool Allows(llama_token token) const;
   std::string Mask() const;
-  // Those of `tokens` that may come.
+  // Returns the ones of `tokens` that may come.
   std::vector<llama_token> AllowedOf(std::span<const llama_token> tokens) const;
 
   const llama_vocab* const vocab_;
