@@ -35,7 +35,7 @@ enum class ToolChoice : uint8_t {
   kRequired,  // A reply calls a tool.
 };
 
-// What a template gets besides the messages, and what replies may be.
+// A template gets these besides the messages. They also say what replies may be.
 struct ChatOptions {
   std::string tools;  // A JSON array of tools; empty: none. The template shows them in this order.
   ToolChoice tool_choice = ToolChoice::kAuto;
@@ -72,7 +72,7 @@ struct GrammarTrigger {
   std::string text;
 };
 
-// What llama.cpp says of the replies to a prompt.
+// llama.cpp says this of the replies to a prompt.
 struct ReplyForm {
   // How a reply is read, in llama.cpp's own form; empty: all of it is content.
   std::string parser;

@@ -22,8 +22,8 @@ namespace attndb::llama {
 
 class Tokenizer;
 
-// What the tokenizer sets in front of a prompt and behind it, if a template writes it. Empty: it
-// sets nothing.
+// The tokenizer sets these texts in front of a prompt and behind it. A template may write them,
+// too. Empty: the tokenizer sets nothing.
 struct AddedTexts {
   std::string front;
   std::string back;

@@ -18,7 +18,7 @@ namespace attndb::llama {
 
 using LogitRows = std::vector<std::vector<float>>;
 
-// What SmolLM2's template writes in front of a chat without a system message.
+// SmolLM2's template writes this in front of a chat without a system message.
 inline constexpr char kSmolSystem[] =
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
     "<|im_end|>\n";

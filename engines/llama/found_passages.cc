@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 namespace attndb::llama {
@@ -19,19 +20,21 @@ void DropPassagesWithoutScore(FindResult* found) {
 
 Result<std::vector<std::string>> PassageTexts(const LlamaEngine& engine, const DB& db,
                                               const FindResult& found) {
+  std::map<ContextId, std::vector<TokenId>> known;  // Empty: the context is gone.
   std::vector<std::string> texts;
   for (const Passage& passage : found.passages) {
-    Result<std::vector<TokenId>> tokens = db.Tokens(IdName(passage.context_id));
-    if (tokens.status().code() == StatusCode::kNotFound) {
-      texts.emplace_back();
-      continue;
+    const auto [at, is_new] = known.try_emplace(passage.context_id);
+    if (is_new) {
+      Result<std::vector<TokenId>> tokens = db.Tokens(IdName(passage.context_id));
+      if (tokens.status().code() != StatusCode::kNotFound) {
+        ATTNDB_ASSIGN_OR_RETURN(at->second, std::move(tokens));
+      }
     }
-    ATTNDB_RETURN_IF_ERROR(tokens.status());
-    const uint64_t end = std::min<uint64_t>(passage.tokens.end, tokens->size());
+    const std::span<const TokenId> tokens = at->second;
+    const uint64_t end = std::min<uint64_t>(passage.tokens.end, tokens.size());
     const uint64_t begin = std::min(passage.tokens.begin, end);
-    ATTNDB_ASSIGN_OR_RETURN(
-        std::string text,
-        engine.Detokenize(std::span<const TokenId>(*tokens).subspan(begin, end - begin)));
+    ATTNDB_ASSIGN_OR_RETURN(std::string text,
+                            engine.Detokenize(tokens.subspan(begin, end - begin)));
     texts.push_back(std::move(text));
   }
   return texts;

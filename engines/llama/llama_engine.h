@@ -243,7 +243,7 @@ struct ReplyToken {
   std::vector<LikelyToken> likeliest;  // The likeliest first.
 };
 
-// What a reply has to be: every token that would break it is never chosen.
+// A reply follows this: no token is chosen that would break it.
 struct ReplyConstraint {
   std::string grammar;   // GBNF, whose first rule is `root`.
   bool is_lazy = false;  // The grammar is in force behind one of `triggers` alone.

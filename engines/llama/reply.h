@@ -48,8 +48,8 @@ struct ReplyStep {
 
 class Reply {
  public:
-  // What LlamaEngine::BeginReply calls. `tokenizer` outlives this. `grammar`: that of
-  // options.constraint.
+  // LlamaEngine::BeginReply calls this. `tokenizer` outlives it. `grammar`: the process of
+  // options.constraint; null: there is none.
   Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler sampler,
         std::unique_ptr<GrammarJob> grammar = nullptr);
 

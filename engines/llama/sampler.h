@@ -54,7 +54,7 @@ class TokenSampler {
   std::vector<TokenId> forbidden_;  // By a bias of minus infinity.
   bool draws_ = false;              // False: the token of the largest logit is sure to come.
   std::vector<llama_token_data> candidates_;
-  // Those of candidates_ that were left behind the samplers of the last Sample.
+  // The part of candidates_ that the samplers of the last Sample left.
   std::span<const llama_token_data> left_;
 };
 

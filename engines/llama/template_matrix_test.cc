@@ -48,7 +48,7 @@ class TemplateMatrixTest : public ::testing::Test {
     return ChatTemplate({.source = source, .bos = "<s>", .eos = "</s>"});
   }
 
-  // What of the stored tokens is kept by the prompt of a day.
+  // Makes the prompt of a day behind the stored tokens.
   Result<FollowedText> Ask(const ChatTemplate& chat, const std::vector<TokenId>& stored,
                            int64_t now) const {
     const ChatMessage message = {"user", std::string(kDocument) + "\n\n" + kQuestion};
