@@ -216,7 +216,7 @@ void CheckRequest(const server::TextRequest& request) {
   CheckChat(request);
 }
 
-// What the other members of a message are: none, or JSON.
+// The other members of each message are none, or JSON.
 void CheckMessages(const server::TextRequest& request) {
   ATTNDB_CHECK(!request.messages.empty() && request.messages.size() <= server::kMaxMessages);
   for (const llama::ChatMessage& message : request.messages) {
@@ -402,7 +402,7 @@ bool FuzzResponseRequest(std::span<const uint8_t> bytes) {
   const Json messages = server::JsonOfMessages(request->conversation);
   const auto again = server::MessagesOf(messages);
   ATTNDB_CHECK(again.ok() && server::JsonOfMessages(*again) == messages);
-  // What is stored with a response is parsed again.
+  // The record of a response is parsed again.
   Json stored = request->settings;
   stored["input"] = request->input;
   ATTNDB_CHECK(server::ParseResponse(stored).ok());

@@ -44,15 +44,15 @@ Result<bool> FlagOf(const Json& object, const std::string& place, const char* na
   return flag->get<bool>();
 }
 
-Result<std::optional<double>> NumberOf(const Json& object, const char* name, double least,
-                                       double most) {
-  const Json* const found = FindMember(object, name);
-  if (found == nullptr) return std::optional<double>();
-  const double number = found->is_number() ? found->get<double>() : std::nan("");
+Status ReadNumber(const Json& object, const char* name, double least, double most, float* value) {
+  const Json* const json = FindMember(object, name);
+  if (json == nullptr) return Status::Ok();
+  const double number = json->is_number() ? json->get<double>() : std::nan("");
   if (!(number >= least && number <= most)) {
-    return WrongValue(name, "a number from " + ToText(least) + " to " + ToText(most), *found);
+    return WrongValue(name, "a number from " + ToText(least) + " to " + ToText(most), *json);
   }
-  return std::optional(number);
+  *value = static_cast<float>(number);
+  return Status::Ok();
 }
 
 Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& place,

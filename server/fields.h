@@ -21,7 +21,7 @@ std::string PlaceOf(const std::string& place, const std::string& member);
 std::string PlaceOf(const std::string& place, size_t index);
 std::string EntryOf(const std::string& place, size_t index);
 
-// What is at `place` can't be done.
+// The error of a field that can't be honoured.
 Status RefusedAt(const std::string& place, const std::string& why);
 
 Status CheckObject(const Json& value, const std::string& place);
@@ -31,8 +31,7 @@ Result<std::string> NeededText(const Json& object, const std::string& place, con
 Result<std::string> TypeOf(const Json& object, const std::string& place);
 // Members that may be absent.
 Result<bool> FlagOf(const Json& object, const std::string& place, const char* name);
-Result<std::optional<double>> NumberOf(const Json& object, const char* name, double least,
-                                       double most);
+Status ReadNumber(const Json& object, const char* name, double least, double most, float* value);
 Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& place,
                                         const char* name, uint64_t least, uint64_t most);
 

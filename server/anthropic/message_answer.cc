@@ -4,8 +4,8 @@
 
 #include "server/anthropic/error_form.h"
 #include "server/anthropic/history.h"
+#include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
-#include "server/openai/text_answer.h"
 
 namespace attndb::server {
 namespace {
@@ -14,14 +14,6 @@ namespace {
 constexpr const char* kSignature = "attndb";
 
 }  // namespace
-
-Headers MessageAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
-  Headers headers = {{kContextHeader, start_.id}};
-  if (num_dropped_tokens > 0) {
-    headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
-  }
-  return headers;
-}
 
 Json MessageAnswer::Message() const {
   return {{"id", "msg_" + start_.id}, {"type", "message"},        {"role", "assistant"},
@@ -97,10 +89,7 @@ void MessageAnswer::Write(const char* event, Json json) {
 
 void MessageAnswer::EnsureBegun() {
   if (std::exchange(begun_, true)) return;
-  Response response = {.content_type = "text/event-stream",
-                       .headers = HeadersOf(start_.num_dropped_tokens)};
-  response.headers.emplace_back("Cache-Control", "no-cache");
-  response.headers.emplace_back("X-Accel-Buffering", "no");
+  Response response = StreamHead(TurnHeaders(start_, start_.num_dropped_tokens));
   responder_->Begin(std::move(response));
   Json message = Message();
   message["usage"] = Usage(0, start_.num_dropped_tokens);
@@ -165,7 +154,7 @@ void MessageAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
   for (const Block& block : blocks_) whole["content"].push_back(Whole(block));
   whole.update(stop);
   whole["usage"] = usage;
-  responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = ToText(whole)});
+  responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens), .body = ToText(whole)});
 }
 
 void MessageAnswer::OnError(const Status& status) {

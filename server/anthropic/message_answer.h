@@ -53,7 +53,6 @@ class MessageAnswer final : public ReplyWriter {
     std::string text;  // What came of it, or the JSON of a call's input. Empty in a stream.
   };
 
-  Headers HeadersOf(uint64_t num_dropped_tokens) const;
   Json Message() const;
   Json Usage(uint64_t num_tokens, uint64_t num_dropped_tokens) const;
   Json StopOf(const TurnEnd& end, size_t num_calls) const;

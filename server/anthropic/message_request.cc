@@ -32,12 +32,8 @@ Status ReadStops(const Json& body, std::vector<std::string>* stops) {
 }
 
 Status ReadSampler(const Json& body, llama::SamplerOptions* sampler) {
-  constexpr double kMaxTemperature = 5;
-  ATTNDB_ASSIGN_OR_RETURN(const auto temperature,
-                          NumberOf(body, "temperature", 0, kMaxTemperature));
-  if (temperature) sampler->temperature = static_cast<float>(*temperature);
-  ATTNDB_ASSIGN_OR_RETURN(const auto top_p, NumberOf(body, "top_p", 0, 1));
-  if (top_p) sampler->top_p = static_cast<float>(*top_p);
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "temperature", 0, 5, &sampler->temperature));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "top_p", 0, 1, &sampler->top_p));
   ATTNDB_ASSIGN_OR_RETURN(const auto top_k, CountOf(body, "", "top_k", 0, 1 << 20));
   if (top_k) sampler->top_k = static_cast<int32_t>(*top_k);
   return Status::Ok();
@@ -93,7 +89,7 @@ Status ReadOutput(const Json& body, llama::ChatOptions* chat) {
   return Status::Ok();
 }
 
-// What a prompt is made of.
+// Reads the fields that make the prompt.
 Result<TextRequest> ReadPrompt(const Json& body, std::optional<uint32_t> max_tokens) {
   for (const char* const field : {"container", "mcp_servers"}) {
     const Json* const found = FindMember(body, field);

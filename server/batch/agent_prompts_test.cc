@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,7 +42,7 @@ class AgentPromptsTest : public ::testing::Test {
   void TearDown() override {
     if (conversations_) conversations_->WaitForStores();
   }
-  // As after a restart: only the store is left.
+  // Forgets all but the store, like a restart.
   void Forget() {
     if (conversations_) conversations_->WaitForStores();
     conversations_.emplace(*db_, &*engine_, ConversationOptions{});

@@ -28,6 +28,14 @@
 
 namespace attndb::server {
 
+inline constexpr char kMine[] = "mine";  // Tenants.
+inline constexpr char kTheirs[] = "theirs";
+
+inline std::vector<TokenId> Joined(std::vector<TokenId> front, const std::vector<TokenId>& back) {
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
+}
+
 class RecordingListener final : public TurnListener {
  public:
   // `on_start` is called by OnStart, on the scheduler's thread, and may hold it up.

@@ -25,9 +25,6 @@ using ::testing::_;
 using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
-constexpr const char* kMine = "mine";
-constexpr const char* kTheirs = "theirs";
-
 class ContextNamesTest : public BatchTest {
  protected:
   Tokens Ids(size_t count, uint64_t seed) const {

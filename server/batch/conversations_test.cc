@@ -30,14 +30,6 @@ using ::testing::IsEmpty;
 using Messages = std::vector<llama::ChatMessage>;
 using Tokens = std::vector<TokenId>;
 
-constexpr const char* kMine = "mine";
-constexpr const char* kTheirs = "theirs";
-
-Tokens Joined(Tokens front, const Tokens& back) {
-  front.insert(front.end(), back.begin(), back.end());
-  return front;
-}
-
 class ConversationsTest : public BatchTest {
  protected:
   Tokens Ids(size_t count, uint64_t seed) const {

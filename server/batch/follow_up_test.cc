@@ -26,14 +26,6 @@ using ::attndb::test::ThreadCpuSeconds;
 using Messages = std::vector<llama::ChatMessage>;
 using Tokens = std::vector<TokenId>;
 
-constexpr const char* kMine = "mine";
-constexpr const char* kTheirs = "theirs";
-
-Tokens Joined(Tokens front, const Tokens& back) {
-  front.insert(front.end(), back.begin(), back.end());
-  return front;
-}
-
 class FollowUpTest : public BatchTest {
  protected:
   void SetUp() override {
@@ -57,7 +49,7 @@ class FollowUpTest : public BatchTest {
   void Keep(const std::string& id, const Tokens& tokens) {
     conversations_->Keep(kMine, id, SessionOf(kMine, tokens), tokens);
   }
-  // As after a restart: only the store is left.
+  // Forgets all but the store, like a restart.
   void Forget() {
     conversations_->WaitForStores();
     conversations_.emplace(*db_, &*engine_, ConversationOptions{});

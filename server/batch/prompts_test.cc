@@ -519,7 +519,7 @@ TEST_F(PromptsTest, AChangedMessageIsFoundByTheConversationInMemory) {
 
 TEST_F(PromptsTest, ManyMessagesAreNoTrouble) {
   Messages messages;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 8191; ++i) {
     messages.push_back({"user", "a"});
     messages.push_back({"assistant", "b"});
   }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "attndb/units.h"
 

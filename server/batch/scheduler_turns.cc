@@ -257,8 +257,11 @@ void Scheduler::KeepCut(Turn* turn) {
   if (request.cut_id.empty() || !request.is_kept || turn->num_run_ == 0) return;
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
+  // The rest of `store` is of the whole turn: its name, its pin, its note.
+  std::optional<StoreOptions> life;
+  if (request.store && !request.fit_store) life = StoreOptions{.ttl = request.store->ttl};
   conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
-                       std::move(turn->session_), std::move(tokens), std::nullopt, text,
+                       std::move(turn->session_), std::move(tokens), std::move(life), text,
                        request.title);
 }
 

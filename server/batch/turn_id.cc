@@ -23,7 +23,7 @@ Status WrongCalls() {
   return Status::InvalidArgument("'tool_calls' of a message are no list of calls of functions");
 }
 
-// What the tool calls of a message count by; empty: there are none.
+// Returns the text that stands for a message's tool calls in its digest; empty: it has none.
 Result<std::string> CallsOf(const llama::ChatMessage& message) {
   if (message.more.empty()) return std::string();
   const Json more = ReadOwnJson(message.more);
@@ -47,7 +47,8 @@ Result<std::string> CallsOf(const llama::ChatMessage& message) {
   return text;
 }
 
-// What a message counts by. A message without calls begins with a digit, one with calls does not.
+// Returns the text that stands for a message in its digest. The text of a message without calls
+// begins with a digit; that of a message with calls does not.
 Result<std::string> CountedText(const llama::ChatMessage& message) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string calls, CallsOf(message));
   if (calls.empty()) return Field(message.role) + message.content;

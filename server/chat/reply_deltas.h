@@ -1,4 +1,4 @@
-// What each reading of a reply has more than the readings before it.
+// Tells what a reading of a reply adds to the readings before it.
 //
 // A delta only adds. A call of a tool is given out once its name is whole: its arguments have
 // begun, another call has, or the reply is whole.

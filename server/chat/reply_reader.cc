@@ -22,7 +22,7 @@ std::string NewCallId() {
   return id;
 }
 
-// What comes of a reply waits here until a thread takes all of it.
+// New text of a reply waits here until a thread takes all of it.
 class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
  public:
   Strand(ReplyReading reading, std::shared_ptr<ReplyWriter> writer)
@@ -146,9 +146,7 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
     if (delta && !delta->empty()) writer_->OnDelta(*delta);
   }
   void ReadWhole(const TurnEnd& end) {
-    // A reply that was cut has the form of a beginning.
-    const bool is_cut = end.finish != llama::FinishReason::kEnd;
-    Result<llama::ReadReply> reading = reading_.read(text_, is_cut);
+    Result<llama::ReadReply> reading = reading_.read(text_, IsCut(end));
     if (reading.status().code() == StatusCode::kInvalidArgument) reading = AsContent();
     if (!reading.ok()) return Fail(reading.status());
     const std::optional<ReplyDelta> delta = deltas_.Next(*reading, /*is_whole=*/true);

@@ -31,6 +31,9 @@ inline constexpr size_t kMaxOpenBrackets = 256;
 // 32 random letters and digits.
 std::string NewCallId();
 
+// Whether a reply that ends so has the form of a beginning: the model did not end it.
+inline bool IsCut(const TurnEnd& end) { return end.finish != llama::FinishReason::kEnd; }
+
 struct ReplyReading {
   // Reads a reply, or the beginning of one (LlamaEngine::ReadReplyText). It may take a second.
   // Null: all text is content.

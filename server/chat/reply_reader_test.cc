@@ -11,9 +11,7 @@
 #include <deque>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>

@@ -1,5 +1,6 @@
 #include "server/find/head_finder.h"
 
+#include <exception>
 #include <utility>
 
 #include "engines/llama/find_heads.h"
@@ -37,11 +38,27 @@ void HeadFinder::Get(Then then) {
 
 void HeadFinder::Find() {
   const llama::LlamaEngine& engine = *service_->engine;
-  if (const auto kept = llama::KeptFindHeads(engine)) return End(HeadsOf(*kept));
-  RunHeadTrial(service_, [this, &engine](Result<std::vector<llama::RankedHead>> ranked) {
-    if (!ranked.ok()) return End(ranked.status());
-    End(HeadsOf(llama::KeepFindHeads(engine, *std::move(ranked))));
-  });
+  try {
+    if (const auto kept = llama::KeptFindHeads(engine)) return End(HeadsOf(*kept));
+    RunHeadTrial(service_, [this, &engine](Result<std::vector<llama::RankedHead>> ranked) {
+      EndWith([&]() -> Result<Heads> {
+        ATTNDB_RETURN_IF_ERROR(ranked.status());
+        return HeadsOf(llama::KeepFindHeads(engine, *std::move(ranked)));
+      });
+    });
+  } catch (const std::exception& e) {
+    End(Status::Internal(e.what()));
+  }
+}
+
+void HeadFinder::EndWith(const std::function<Result<Heads>()>& make) {
+  Result<Heads> heads = Status::Internal("no heads were chosen");
+  try {
+    heads = make();
+  } catch (const std::exception& e) {
+    heads = Status::Internal(e.what());
+  }
+  End(heads);
 }
 
 void HeadFinder::End(const Result<Heads>& heads) {
@@ -51,7 +68,13 @@ void HeadFinder::End(const Result<Heads>& heads) {
     if (heads.ok()) heads_ = *heads;
     waiting = std::exchange(waiting_, {});
   }
-  for (const Then& then : waiting) then(heads);
+  for (const Then& then : waiting) {
+    try {
+      then(heads);
+    } catch (const std::exception&) {
+      // The request gets what its responder sends in the end, and the others go on.
+    }
+  }
 }
 
 }  // namespace attndb::server

@@ -35,6 +35,8 @@ class HeadFinder {
 
  private:
   void Find();
+  // Ends with what `make` gives, or with why it threw.
+  void EndWith(const std::function<Result<Heads>()>& make);
   void End(const Result<Heads>& heads);
 
   Service* const service_;

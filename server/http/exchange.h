@@ -37,8 +37,8 @@ struct Response {
   std::string content_type = "application/json";
   Headers headers = {};
   std::string body = {};
-  // What went wrong, in words, if the body says so in the form of OpenAI's interface. Interfaces
-  // with another form write their own body of it.
+  // The words of the error, if the body tells one in the form of OpenAI's interface. Interfaces
+  // with another form make their own body of these words.
   std::string error = {};
 };
 

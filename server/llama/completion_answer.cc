@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
-#include "server/openai/text_answer.h"
 
 namespace attndb::server {
 namespace {
@@ -56,15 +56,6 @@ Json GenerationSettings(const TextRequest& asked) {
           {"samplers", {"penalties", "top_k", "top_p", "min_p", "temperature"}}};
 }
 
-Headers LlamaAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
-  Headers headers;
-  if (start_.is_kept) headers.emplace_back(kContextHeader, start_.id);
-  if (num_dropped_tokens > 0) {
-    headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
-  }
-  return headers;
-}
-
 Json LlamaAnswer::Timings(const TurnEnd& end) const {
   const double prompt_ms = end.first_token_seconds * 1e3;
   const double all_ms = (MonotonicSeconds() - style_.received_seconds) * 1e3;
@@ -103,10 +94,7 @@ Json LlamaAnswer::Whole(const TurnEnd& end, const std::string& content) {
 void LlamaAnswer::Write(const Json& event) {
   std::string text = "data: " + ToText(event) + "\n\n";
   if (std::exchange(begun_, true)) return responder_->Write(std::move(text));
-  Response response = {.content_type = "text/event-stream",
-                       .headers = HeadersOf(start_.num_dropped_tokens)};
-  response.headers.emplace_back("Cache-Control", "no-cache");
-  response.headers.emplace_back("X-Accel-Buffering", "no");
+  Response response = StreamHead(TurnHeaders(start_, start_.num_dropped_tokens));
   response.body = std::move(text);
   responder_->Begin(std::move(response));
 }
@@ -130,8 +118,8 @@ void LlamaAnswer::OnDelta(const ReplyDelta& delta) {
 
 void LlamaAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
   if (!style_.stream) {
-    return responder_->Send(
-        {.headers = HeadersOf(end.num_dropped_tokens), .body = ToText(Whole(end, text_))});
+    return responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens),
+                             .body = ToText(Whole(end, text_))});
   }
   Write(Whole(end, ""));
   responder_->End();

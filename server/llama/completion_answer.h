@@ -17,8 +17,7 @@
 
 namespace attndb::server {
 
-// What is asked of a sampler and of a reply, by the names of llama.cpp's server: those that are
-// honoured.
+// Returns the settings of a request that are honoured, by the names of llama.cpp's server.
 Json GenerationSettings(const TextRequest& asked);
 
 struct LlamaAnswerStyle {
@@ -42,7 +41,6 @@ class LlamaAnswer final : public ReplyWriter {
   void OnError(const Status& status) override;
 
  private:
-  Headers HeadersOf(uint64_t num_dropped_tokens) const;
   // The last object: `content` is what no event has told yet.
   Json Whole(const TurnEnd& end, const std::string& content);
   Json Timings(const TurnEnd& end) const;

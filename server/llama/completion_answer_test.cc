@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/openai/text_answer.h"
+#include "server/chat/turn_headers.h"
+#include "server/http/recording_responder_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
@@ -20,35 +21,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-class RecordingResponder final : public Responder {
- public:
-  void Send(Response response) override { sent = std::move(response); }
-  void Begin(Response response) override {
-    body = response.body;
-    begun = std::move(response);
-  }
-  void Write(std::string piece) override { body += piece; }
-  void End() override { ended = true; }
-  bool closed() const override { return false; }
-  void OnClosed(std::function<void()> /*then*/) override {}
-
-  std::vector<Json> Events() const {
-    std::vector<Json> events;
-    for (size_t at = 0; at < body.size();) {
-      const size_t end = body.find("\n\n", at);
-      EXPECT_EQ(body.substr(at, 6), "data: ");
-      events.push_back(*ParseJson(body.substr(at + 6, end - at - 6)));
-      at = end + 2;
-    }
-    return events;
-  }
-
-  Response sent = {.status = 0};
-  Response begun = {.status = 0};
-  std::string body;  // What a stream gave.
-  bool ended = false;
-};
 
 class LlamaAnswerTest : public ::testing::Test {
  protected:
@@ -70,6 +42,12 @@ class LlamaAnswerTest : public ::testing::Test {
     return {.finish = finish, .stop = std::move(stopped_by), .num_tokens = 3};
   }
 
+  std::vector<Json> Events() const {
+    std::vector<Json> events;
+    for (const std::string& data : responder_->Events()) events.push_back(*ParseJson(data));
+    return events;
+  }
+
   const std::shared_ptr<RecordingResponder> responder_ = std::make_shared<RecordingResponder>();
 };
 
@@ -79,7 +57,7 @@ TEST_F(LlamaAnswerTest, AWholeAnswerHasAllOfIt) {
   answer.OnDelta({.content = " two,\n"});
   answer.OnDelta({.content = " three"});
   answer.OnEnd(End(llama::FinishReason::kStop, "end"), 0);
-  const Json json = *ParseJson(responder_->sent.body);
+  const Json json = *ParseJson(responder_->sent->body);
   EXPECT_EQ(json["content"], " two,\n three");
   EXPECT_EQ(json["stop"], true);
   EXPECT_EQ(json["stop_type"], "word");
@@ -95,7 +73,7 @@ TEST_F(LlamaAnswerTest, AWholeAnswerHasAllOfIt) {
   EXPECT_EQ(json["timings"]["predicted_n"], 3);
   EXPECT_EQ(json["generation_settings"]["n_predict"], 9);
   EXPECT_EQ(json["generation_settings"]["stop"], Json::array({"end"}));
-  EXPECT_THAT(responder_->sent.headers, Contains(Pair(kContextHeader, "turn-1")));
+  EXPECT_THAT(responder_->sent->headers, Contains(Pair(kContextHeader, "turn-1")));
 }
 
 TEST_F(LlamaAnswerTest, EachEndHasItsName) {
@@ -105,7 +83,7 @@ TEST_F(LlamaAnswerTest, EachEndHasItsName) {
     LlamaAnswer answer = Answer(/*stream=*/false);
     answer.OnStart(Start());
     answer.OnEnd(End(finish), 0);
-    const Json json = *ParseJson(responder_->sent.body);
+    const Json json = *ParseJson(responder_->sent->body);
     EXPECT_EQ(json["stop_type"], name);
     EXPECT_EQ(json["stopping_word"], "");
   }
@@ -117,7 +95,7 @@ TEST_F(LlamaAnswerTest, AStreamEndsWithTheObjectThatStops) {
   answer.OnDelta({.content = " two"});
   answer.OnDelta({.content = " three"});
   answer.OnEnd(End(llama::FinishReason::kEnd), 0);
-  const std::vector<Json> events = responder_->Events();
+  const std::vector<Json> events = Events();
   ASSERT_EQ(events.size(), 3u) << "no [DONE]";
   EXPECT_EQ(events[0]["content"], " two");
   EXPECT_EQ(events[0]["stop"], false);
@@ -132,7 +110,7 @@ TEST_F(LlamaAnswerTest, ProbabilitiesStandBesideTheirTokens) {
   answer.OnChances({{.token = 7, .chance = 0.5, .text = "x", .likeliest = {}}});
   answer.OnDelta({.content = "x"});
   answer.OnEnd(End(llama::FinishReason::kEnd), 0);
-  const Json json = *ParseJson(responder_->sent.body);
+  const Json json = *ParseJson(responder_->sent->body);
   ASSERT_EQ(json["completion_probabilities"].size(), 1u);
   EXPECT_EQ(json["completion_probabilities"][0]["id"], 7);
   EXPECT_EQ(json["completion_probabilities"][0]["prob"], 0.5);
@@ -141,12 +119,12 @@ TEST_F(LlamaAnswerTest, ProbabilitiesStandBesideTheirTokens) {
 TEST_F(LlamaAnswerTest, AnErrorIsPlainBeforeTheFirstEvent) {
   LlamaAnswer early = Answer(/*stream=*/true);
   early.OnError(Status::NotFound("nothing"));
-  EXPECT_EQ(responder_->sent.status, 404);
+  EXPECT_EQ(responder_->sent->status, 404);
   LlamaAnswer late = Answer(/*stream=*/true);
   late.OnStart(Start());
   late.OnDelta({.content = "x"});
   late.OnError(Status::IoError("disk"));
-  const std::vector<Json> events = responder_->Events();
+  const std::vector<Json> events = Events();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[1]["error"]["message"], "disk");
 }
@@ -157,7 +135,7 @@ TEST_F(LlamaAnswerTest, ATurnThatIsNotStoredNamesNoContext) {
   start.is_kept = false;
   answer.OnStart(start);
   answer.OnEnd(End(llama::FinishReason::kEnd), 0);
-  EXPECT_THAT(responder_->sent.headers, IsEmpty());
+  EXPECT_THAT(responder_->sent->headers, IsEmpty());
 }
 
 }  // namespace

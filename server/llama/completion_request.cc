@@ -5,7 +5,7 @@
 namespace attndb::server {
 namespace {
 
-// What the request asks for beside its prompt.
+// Reads all fields but the prompt.
 Result<TextRequest> ParseBesidePrompt(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   Json others = Json::object();

@@ -10,7 +10,6 @@
 #define ATTNDB_SERVER_OPENAI_CHAT_MESSAGES_H_
 
 #include <cstddef>
-#include <string_view>
 #include <vector>
 
 #include "attndb/result.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -15,16 +16,6 @@ const char* ReasonOf(llama::FinishReason finish, size_t num_calls) {
 std::string EventText(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
-
-Headers TextAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
-  Headers headers;
-  if (start_.is_kept) headers.emplace_back(kContextHeader, start_.id);
-  if (!start_.parted.empty()) headers.emplace_back(kPartedHeader, start_.parted);
-  if (num_dropped_tokens > 0) {
-    headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
-  }
-  return headers;
-}
 
 Json TextAnswer::Frame(const char* object) const {
   return {{"id", (style_.is_chat ? "chatcmpl-" : "cmpl-") + start_.id},
@@ -77,10 +68,7 @@ std::string TextAnswer::TextOf(const Json& frame) {
 
 void TextAnswer::EnsureBegun() {
   if (std::exchange(begun_, true)) return;
-  Response response = {.content_type = "text/event-stream",
-                       .headers = HeadersOf(start_.num_dropped_tokens)};
-  response.headers.emplace_back("Cache-Control", "no-cache");
-  response.headers.emplace_back("X-Accel-Buffering", "no");
+  Response response = StreamHead(TurnHeaders(start_, start_.num_dropped_tokens));
   if (style_.is_chat) {
     Json role = Frame("chat.completion.chunk");
     role["choices"] = Json::array({Choice({{"content", ""}, {"role", "assistant"}}, nullptr)});
@@ -135,7 +123,8 @@ void TextAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
     Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
     whole["choices"] = Json::array({Choice(style_.is_chat ? Message() : Json(text_), reason)});
     whole["usage"] = Usage(end);
-    return responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = TextOf(whole)});
+    return responder_->Send(
+        {.headers = TurnHeaders(start_, end.num_dropped_tokens), .body = TextOf(whole)});
   }
   EnsureBegun();
   WriteChoice(style_.is_chat ? Json::object() : Json(""), reason);

@@ -25,15 +25,6 @@
 
 namespace attndb::server {
 
-// Names the context that a turn is stored as; of a request, one that it asks.
-inline constexpr const char* kContextHeader = "X-Attndb-Context";
-// Tokens that are no longer attended to; absent if none. A stream's are those of the prompt: its
-// usage has all of them.
-inline constexpr const char* kDroppedHeader = "X-Attndb-Dropped";
-// "MESSAGE:CHARACTER" at which a chat parts from the stored turn that it follows (batch/parting.h);
-// absent if nowhere.
-inline constexpr const char* kPartedHeader = "X-Attndb-Parted";
-
 struct AnswerStyle {
   bool is_chat = true;
   bool stream = false;
@@ -55,11 +46,10 @@ class TextAnswer final : public ReplyWriter {
   void OnError(const Status& status) override;
 
  private:
-  Headers HeadersOf(uint64_t num_dropped_tokens) const;
   Json Frame(const char* object) const;
   // One choice: `said` is the text of a completion, or the message or delta of a chat.
   Json Choice(Json said, const Json& finish_reason) const;
-  // What a chat's answer says, all of it.
+  // Returns the whole message of a chat's answer.
   Json Message() const;
   // Writes an event of a stream.
   void WriteChoice(Json said, const Json& finish_reason);
@@ -75,7 +65,7 @@ class TextAnswer final : public ReplyWriter {
   const AnswerStyle style_;
   TurnStart start_;
   bool begun_ = false;  // The stream's head was sent.
-  // What came of an answer that is not streamed.
+  // The reply so far, if the answer is not streamed.
   std::string text_;
   std::string reasoning_;
   std::vector<llama::ReadCall> calls_;

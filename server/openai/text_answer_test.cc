@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "server/chat/turn_headers.h"
+#include "server/http/recording_responder_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
@@ -23,49 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
-
-class RecordingResponder final : public Responder {
- public:
-  void Send(Response response) override {
-    EXPECT_FALSE(sent || begun || ended) << "answered twice";
-    sent = std::move(response);
-  }
-  void Begin(Response response) override {
-    EXPECT_FALSE(sent || begun || ended) << "answered twice";
-    body = response.body;
-    begun = std::move(response);
-  }
-  void Write(std::string piece) override {
-    EXPECT_TRUE(begun && !ended);
-    body += piece;
-  }
-  void End() override {
-    EXPECT_TRUE(begun && !ended);
-    ended = true;
-  }
-  bool closed() const override { return false; }
-  void OnClosed(std::function<void()> /*then*/) override {}
-
-  // The data of the events of a stream.
-  std::vector<std::string> Events() const {
-    std::vector<std::string> events;
-    std::string rest = body;
-    while (!rest.empty()) {
-      const size_t end = rest.find("\n\n");
-      EXPECT_TRUE(rest.starts_with("data: ") && end != std::string::npos) << rest;
-      if (end == std::string::npos) break;
-      events.push_back(rest.substr(6, end - 6));
-      EXPECT_THAT(events.back(), Not(HasSubstr("\n")));
-      rest.erase(0, end + 2);
-    }
-    return events;
-  }
-
-  std::optional<Response> sent;
-  std::optional<Response> begun;
-  std::string body;  // What a stream gave.
-  bool ended = false;
-};
 
 Json Parsed(const std::string& text) {
   const Result<Json> json = ParseJson(text);

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "server/chat/turn_headers.h"
+#include "server/fields.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/reply_fields.h"
-#include "server/openai/text_answer.h"
 #include "server/openai/tools_field.h"
 
 namespace attndb::server {
@@ -28,17 +28,6 @@ constexpr std::array kRefused = {
     RefusedField{"suffix", "a suffix is not supported"},
     RefusedField{"echo", "echo is not supported"},
 };
-
-Status ReadNumber(const Json& body, const char* field, double least, double most, float* value) {
-  const Json* const json = FindMember(body, field);
-  if (json == nullptr) return Status::Ok();
-  const double number = json->is_number() ? json->get<double>() : std::nan("");
-  if (!(number >= least && number <= most)) {
-    return WrongValue(field, "a number from " + ToText(least) + " to " + ToText(most), *json);
-  }
-  *value = static_cast<float>(number);
-  return Status::Ok();
-}
 
 Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, int64_t least,
                                            int64_t most) {

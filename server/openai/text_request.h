@@ -2,7 +2,7 @@
 // tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
-// tools, n > 1, grammars, formats other than text, parts of messages that are no text.
+// n > 1, tools that are no functions, parts of messages that are no text.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
@@ -58,10 +58,11 @@ struct TextRequest {
   bool include_usage = false;
   bool ignore_end = false;  // "ignore_eos", as llama.cpp's server has it: for benchmarks.
 
-  // What a chat's template gets besides the messages, and what the reply may be.
+  // A chat's template gets this besides the messages. It also says what the reply may be.
   llama::ChatOptions chat;
-  std::string grammar;            // GBNF that the reply has to follow; empty: none of its own.
-  int64_t reasoning_budget = -1;  // Tokens that the model may think for; -1: any number.
+  std::string grammar;  // GBNF that the reply has to follow; empty: none of its own.
+  // Tokens that the model may think for; -1: any. No reply keeps it yet.
+  int64_t reasoning_budget = -1;
   // max_tokens is a limit: if memory can't be promised for as many, there are fewer.
   bool lowers_max_tokens = false;
   uint64_t min_ttl_seconds = 0;  // The context lives so long at least; 0: as others do.

@@ -1,5 +1,5 @@
-// What a request for text is asked of, beside one context: several contexts, some tokens of one, or
-// the contexts that are found for the question. As `attndb ask` has them.
+// Sources of a request for text that are more than one context: several contexts, some tokens of a
+// context, or the contexts that are found for the question. `attndb ask` has the same ones.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.

@@ -1,7 +1,5 @@
 #include "server/openai/tools_field.h"
 
-#include <algorithm>
-#include <cctype>
 #include <set>
 #include <string>
 
@@ -10,14 +8,6 @@ namespace {
 
 constexpr const char* kChoices =
     R"(none, auto, required, or {"type":"function","function":{"name":NAME}})";
-
-bool IsFunctionName(const Json& name) {
-  if (!name.is_string()) return false;
-  const auto& text = name.get_ref<const std::string&>();
-  return !text.empty() && text.size() <= kMaxToolNameBytes && std::ranges::all_of(text, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  });
-}
 
 Status CheckTool(const Json& tool, const std::string& name, std::set<std::string>* names) {
   if (!tool.is_object()) return WrongValue(name, "an object with type and function", tool);
@@ -30,11 +20,7 @@ Status CheckTool(const Json& tool, const std::string& name, std::set<std::string
     return WrongValue(place, "an object with a name", function == nullptr ? Json() : *function);
   }
   const Json called = function->value("name", Json());
-  if (!IsFunctionName(called)) {
-    return WrongValue(
-        place + ".name",
-        "1 to " + std::to_string(kMaxToolNameBytes) + " of the characters a-zA-Z0-9_-", called);
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckToolName(called, kMaxToolNameBytes, place + ".name"));
   if (!names->insert(called.get<std::string>()).second) {
     return WrongValue(place + ".name", "a name that no other tool has", called);
   }

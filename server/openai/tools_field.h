@@ -10,11 +10,11 @@
 
 #include "attndb/status.h"
 #include "engines/llama/chat_prompt.h"
+#include "server/chat/tool_list.h"
 #include "server/json.h"
 
 namespace attndb::server {
 
-inline constexpr size_t kMaxTools = 1024;
 inline constexpr size_t kMaxToolNameBytes = 64;
 inline constexpr size_t kMaxSchemaMembers = 1024;  // In each object of a schema.
 

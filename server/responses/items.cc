@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "server/fields.h"

@@ -1,21 +1,13 @@
 #include "server/responses/response_answer.h"
 
+#include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
-#include "server/openai/text_answer.h"
 
 namespace attndb::server {
 
 void ResponseAnswer::OnStart(const TurnStart& start) {
   start_ = start;
   frame_.context = start.id;
-}
-
-Headers ResponseAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
-  Headers headers = {{kContextHeader, start_.id}};
-  if (num_dropped_tokens > 0) {
-    headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
-  }
-  return headers;
 }
 
 Json ResponseAnswer::Output(const char* last_status) const {
@@ -48,10 +40,7 @@ void ResponseAnswer::WriteOfItem(const std::string& event, Json more) {
 
 void ResponseAnswer::EnsureBegun() {
   if (std::exchange(begun_, true)) return;
-  Response response = {.content_type = "text/event-stream",
-                       .headers = HeadersOf(start_.num_dropped_tokens)};
-  response.headers.emplace_back("Cache-Control", "no-cache");
-  response.headers.emplace_back("X-Accel-Buffering", "no");
+  Response response = StreamHead(TurnHeaders(start_, start_.num_dropped_tokens));
   responder_->Begin(std::move(response));
   const Json begun = ResponseJson(frame_, kInProgress, Json::array(), nullptr);
   WriteResponse("response.created", begun);
@@ -132,7 +121,7 @@ void ResponseAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
     WriteResponse(std::string("response.") + status, whole);
     return responder_->End();
   }
-  responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = ToText(whole)});
+  responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens), .body = ToText(whole)});
 }
 
 void ResponseAnswer::OnError(const Status& status) {

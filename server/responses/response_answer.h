@@ -39,7 +39,6 @@ class ResponseAnswer final : public ReplyWriter {
  private:
   using Kind = OutputItem::Kind;
 
-  Headers HeadersOf(uint64_t num_dropped_tokens) const;
   Json Output(const char* last_status) const;
   // More of an item, which begins with it if it is not the last one.
   void Add(const OutputItem& item, const std::string& text);

@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "server/openai/text_answer.h"
+#include "server/chat/turn_headers.h"
+#include "server/http/recording_responder_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
@@ -22,33 +22,6 @@ using ::attndb::test::IsOk;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Pair;
-
-class RecordingResponder final : public Responder {
- public:
-  void Send(Response response) override {
-    EXPECT_FALSE(sent || begun || ended) << "answered twice";
-    sent = std::move(response);
-  }
-  void Begin(Response response) override {
-    EXPECT_FALSE(sent || begun || ended) << "answered twice";
-    begun = std::move(response);
-  }
-  void Write(std::string piece) override {
-    EXPECT_TRUE(begun && !ended);
-    pieces.push_back(std::move(piece));
-  }
-  void End() override {
-    EXPECT_TRUE(begun && !ended);
-    ended = true;
-  }
-  bool closed() const override { return false; }
-  void OnClosed(std::function<void()> /*then*/) override {}
-
-  std::optional<Response> sent;
-  std::optional<Response> begun;
-  std::vector<std::string> pieces;  // What a stream gave: an event each.
-  bool ended = false;
-};
 
 class ResponseAnswerTest : public ::testing::Test {
  protected:
@@ -68,13 +41,11 @@ class ResponseAnswerTest : public ::testing::Test {
   // The events' data. Each is of the type that its data has, and they are numbered.
   std::vector<Json> Events() const {
     std::vector<Json> events;
-    for (const std::string& piece : responder_->pieces) {
-      const size_t line = piece.find('\n');
-      EXPECT_TRUE(piece.starts_with("event: ") && piece.ends_with("\n\n")) << piece;
-      Result<Json> json = ParseJson(piece.substr(line + 7));
-      EXPECT_THAT(json, IsOk()) << piece;
+    for (const auto& [type, data] : responder_->TypedEvents()) {
+      Result<Json> json = ParseJson(data);
+      EXPECT_THAT(json, IsOk()) << data;
       if (!json.ok()) continue;
-      EXPECT_EQ((*json)["type"], piece.substr(7, line - 7));
+      EXPECT_EQ((*json)["type"], type);
       EXPECT_EQ((*json)["sequence_number"], events.size());
       events.push_back(*std::move(json));
     }

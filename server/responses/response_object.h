@@ -25,7 +25,7 @@ std::string ResponseIdOf(const std::string& context);
 // Nothing if no response has this id.
 std::optional<std::string> ContextOfResponse(const std::string& id);
 
-// What all states of a response share.
+// The members that a response has in all its states.
 struct ResponseFrame {
   std::string context;
   std::string model;
@@ -51,7 +51,7 @@ struct OutputItem {
 };
 
 std::string ItemIdOf(const OutputItem& item, const std::string& context, size_t index);
-// What is in the item: nothing of a call.
+// Returns the content of an item that is no call.
 Json PartOf(const OutputItem& item);
 Json ItemJson(const OutputItem& item, const std::string& context, size_t index, const char* status);
 // The items of a reply, whose calls have ids.

@@ -1,6 +1,5 @@
 #include "server/responses/response_record.h"
 
-#include <optional>
 #include <utility>
 
 #include "server/openai/chat_messages.h"
@@ -26,6 +25,7 @@ Result<ResponseRecord> ReadRecord(const Json& json) {
   record.frame.created = static_cast<int64_t>(created);
   ATTNDB_RETURN_IF_ERROR(ReadString(own, "model", &record.frame.model));
   ATTNDB_RETURN_IF_ERROR(ReadString(own, "reply", &record.reply));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(own, "is_cut", &record.is_cut));
   ATTNDB_RETURN_IF_ERROR(ReadString(own, "status", &record.status));
   record.usage = own.value("usage", Json());
   return record;
@@ -36,13 +36,10 @@ Result<ResponseRecord> ReadRecord(const Json& json) {
 std::string RecordText(const ResponseRecord& record, const ChatMessages& before) {
   Json json = record.frame.settings;
   json["input"] = record.request.input;
-  json[kOwnMember] = Json{{"version", kRecordVersion},
-                          {"model", record.frame.model},
-                          {"created", record.frame.created},
-                          {"before", JsonOfMessages(before)},
-                          {"reply", record.reply},
-                          {"status", record.status},
-                          {"usage", record.usage}};
+  json[kOwnMember] = Json{{"version", kRecordVersion},       {"model", record.frame.model},
+                          {"created", record.frame.created}, {"before", JsonOfMessages(before)},
+                          {"reply", record.reply},           {"is_cut", record.is_cut},
+                          {"status", record.status},         {"usage", record.usage}};
   return ToText(json);
 }
 

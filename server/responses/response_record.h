@@ -1,5 +1,5 @@
-// What of a response is stored with its context, as the context's note: with it a client sends only
-// what is new, after a restart, too.
+// The record of a response. It is stored as the note of the response's context, so that a client
+// sends only what is new, after a restart, too.
 //
 // Form:    JSON: the members of the request, and "attndb" with the rest. The reply stands in it as
 //          the model wrote it, and is read again as it was first.
@@ -19,6 +19,7 @@ struct ResponseRecord {
   ResponseFrame frame;
   ResponseRequest request;  // With its conversation.
   std::string reply;        // As the model wrote it.
+  bool is_cut = false;      // The reply has the form of a beginning: the model did not end it.
   std::string status;
   Json usage;
 };

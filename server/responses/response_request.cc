@@ -1,13 +1,10 @@
 #include "server/responses/response_request.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
+#include "server/chat/tool_list.h"
 #include "server/fields.h"
 
 namespace attndb::server {
@@ -33,53 +30,18 @@ Status CheckRefusedFields(const Json& body) {
   return Status::Ok();
 }
 
-bool IsFunctionName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxToolNameBytes && std::ranges::all_of(name, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  });
-}
-
 // A tool in the form of Chat Completions.
 Result<Json> ReadFunction(const Json& tool, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string type, TypeOf(tool, place));
   if (type != "function") {
     return RefusedAt(place, "tools of type " + Shown(type) + " are not supported");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const std::string name, NeededText(tool, place, "name"));
-  if (!IsFunctionName(name)) {
-    return WrongValue(
-        PlaceOf(place, "name"),
-        "1 to " + std::to_string(kMaxToolNameBytes) + " of the characters a-zA-Z0-9_-", name);
-  }
-  Json function = {{"name", name}};
-  if (FindMember(tool, "description") != nullptr) {
-    ATTNDB_ASSIGN_OR_RETURN(function["description"], NeededText(tool, place, "description"));
-  }
+  ATTNDB_ASSIGN_OR_RETURN(Json function, ReadFunctionWords(tool, place, kMaxToolNameBytes));
   if (const Json* const schema = FindMember(tool, "parameters")) {
     ATTNDB_RETURN_IF_ERROR(CheckObject(*schema, PlaceOf(place, "parameters")));
     function["parameters"] = *schema;
   }
-  return Json{{"type", "function"}, {"function", std::move(function)}};
-}
-
-Result<std::set<std::string>> ReadFunctions(const Json& body, llama::ChatOptions* chat) {
-  std::set<std::string> names;
-  const Json* const tools = FindMember(body, "tools");
-  if (tools == nullptr) return names;
-  if (!tools->is_array() || tools->size() > kMaxTools) {
-    return WrongValue("tools", "at most " + std::to_string(kMaxTools) + " tools", *tools);
-  }
-  Json list = Json::array();
-  for (size_t i = 0; i < tools->size(); ++i) {
-    const std::string place = EntryOf("tools", i);
-    ATTNDB_ASSIGN_OR_RETURN(Json tool, ReadFunction((*tools)[i], place));
-    if (!names.insert(tool["function"]["name"].get<std::string>()).second) {
-      return RefusedAt(PlaceOf(place, "name"), "an earlier tool has this name");
-    }
-    list.push_back(std::move(tool));
-  }
-  if (!list.empty()) chat->tools = ToText(list);
-  return names;
+  return function;
 }
 
 Status ReadFunctionChoice(const Json& body, const std::set<std::string>& names,
@@ -95,12 +57,7 @@ Status ReadFunctionChoice(const Json& body, const std::set<std::string>& names,
   if (!is_named && *choice != "required") {
     return WrongValue(place, R"(none, auto, required or {"type":"function","name":NAME})", *choice);
   }
-  if (names.empty()) return RefusedAt(place, "there are no tools to choose from");
-  chat->tool_choice = llama::ToolChoice::kRequired;
-  if (!is_named) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(chat->tool_name, NeededText(*choice, place, "name"));
-  if (names.contains(chat->tool_name)) return Status::Ok();
-  return WrongValue(PlaceOf(place, "name"), "the name of one of the tools", chat->tool_name);
+  return RequireCall(names, is_named ? choice : nullptr, chat);
 }
 
 Status ReadReasoningField(const Json& body, llama::ChatOptions* chat) {
@@ -144,16 +101,6 @@ Status ReadTextFormat(const Json& body, llama::ChatOptions* chat) {
   return Status::Ok();
 }
 
-Status ReadResponseSampler(const Json& body, llama::SamplerOptions* sampler) {
-  constexpr double kMaxTemperature = 5;
-  ATTNDB_ASSIGN_OR_RETURN(const auto temperature,
-                          NumberOf(body, "temperature", 0, kMaxTemperature));
-  if (temperature) sampler->temperature = static_cast<float>(*temperature);
-  ATTNDB_ASSIGN_OR_RETURN(const auto top_p, NumberOf(body, "top_p", 0, 1));
-  if (top_p) sampler->top_p = static_cast<float>(*top_p);
-  return Status::Ok();
-}
-
 Status ReadResponseLimits(const Json& body, TextRequest* text) {
   ATTNDB_ASSIGN_OR_RETURN(const auto most, CountOf(body, "", "max_output_tokens", 1, INT32_MAX));
   if (most) text->max_tokens = static_cast<uint32_t>(*most);
@@ -176,7 +123,8 @@ Result<Json> ItemsOf(const Json& body, const char* field, const char* role) {
 // A number without the digits that a float adds to it: 0.95.
 double Rounded(float number) { return std::round(1e6 * static_cast<double>(number)) / 1e6; }
 
-// What of the request its response says again, with what holds where it says nothing.
+// Returns the members of the request that its response repeats. Where the request says nothing, the
+// response has the value that holds.
 Json SettingsOf(const Json& body, const TextRequest& text) {
   const auto said = [&body](const char* field, Json other) {
     const Json* const found = FindMember(body, field);
@@ -207,9 +155,12 @@ Result<ResponseRequest> ParseResponse(const Json& body) {
   TextRequest& text = request.text;
   ATTNDB_RETURN_IF_ERROR(ReadResponseLimits(body, &text));
   text.lowers_max_tokens = true;
-  ATTNDB_RETURN_IF_ERROR(ReadResponseSampler(body, &text.sampler));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "temperature", 0, 5, &text.sampler.temperature));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "top_p", 0, 1, &text.sampler.top_p));
   ATTNDB_ASSIGN_OR_RETURN(text.stream, FlagOf(body, "", "stream"));
-  ATTNDB_ASSIGN_OR_RETURN(const std::set<std::string> names, ReadFunctions(body, &text.chat));
+  const ToolListForm tools = {.place_of = [](size_t index) { return EntryOf("tools", index); },
+                              .read = ReadFunction};
+  ATTNDB_ASSIGN_OR_RETURN(const std::set<std::string> names, ReadToolList(body, tools, &text.chat));
   ATTNDB_RETURN_IF_ERROR(ReadFunctionChoice(body, names, &text.chat));
   if (FindMember(body, "parallel_tool_calls") != nullptr) {
     ATTNDB_ASSIGN_OR_RETURN(text.chat.parallel_tool_calls, FlagOf(body, "", "parallel_tool_calls"));

@@ -24,7 +24,7 @@ struct ResponseRequest {
   std::string previous_id;  // "previous_response_id"; empty: there is none.
   bool store = true;        // Whether the response can be asked for by its id.
   Json input;               // The items.
-  // What the response says of its request: instructions, tools, temperature, ...
+  // The response repeats these members of its request: instructions, tools, temperature, ...
   Json settings;
   // The conversation that the reply answers, without the instructions: those of a response are not
   // those of the next.

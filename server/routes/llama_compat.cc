@@ -102,6 +102,9 @@ std::shared_ptr<ReplyWriter> WriterOf(Service* service, const Call& call,
 
 Result<TextRequest> CompletionOf(const Service& service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(LlamaCompletion asked, ParseLlamaCompletion(body));
+  // The context decides whether the prompt begins a text.
+  const std::string header(call.request->Header("x-attndb-context"));
+  ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked.text));
   ATTNDB_ASSIGN_OR_RETURN(asked.text.prompt_tokens, TokensOf(service, call, asked));
   return std::move(asked.text);
 }

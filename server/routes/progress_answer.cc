@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -15,8 +16,7 @@ std::string EventOf(const Json& json) { return "data: " + ToText(json) + "\n\n";
 
 void ProgressAnswer::Begin() {
   if (!stream_ || std::exchange(begun_, true)) return;
-  call_.responder->Begin({.content_type = "text/event-stream",
-                          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+  call_.responder->Begin(StreamHead({}));
 }
 
 void ProgressAnswer::Progress(uint64_t num_done, uint64_t num_in_all) {

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/responses/response_answer.h"
 #include "server/responses/response_record.h"
@@ -50,8 +50,8 @@ Result<llama::ReadReply> ReplyOf(const Service& service, const ResponseRecord& r
   ATTNDB_ASSIGN_OR_RETURN(const llama::RenderedPrompt prompt,
                           service.engine->Render(text.messages, text.chat));
   Result<llama::ReadReply> reply =
-      service.engine->ReadReplyText(prompt.form, record.reply, /*is_partial=*/false);
-  // What has not the form of the model's replies is content, as it was for the client.
+      service.engine->ReadReplyText(prompt.form, record.reply, record.is_cut);
+  // A reply without the form of the model's replies is content, as the client got it.
   if (reply.status().code() == StatusCode::kInvalidArgument) {
     reply = llama::ReadReply{.content = record.reply};
   }
@@ -59,7 +59,7 @@ Result<llama::ReadReply> ReplyOf(const Service& service, const ResponseRecord& r
   return reply;
 }
 
-// What a request answers that names a previous response: its conversation and its reply.
+// Returns the conversation of the previous response, and its reply.
 Result<ChatMessages> MessagesBefore(const Service& service, const std::string& tenant,
                                     const std::string& previous_id) {
   if (previous_id.empty()) return ChatMessages();
@@ -105,6 +105,7 @@ TextInterface InterfaceOf(const Service* service, const std::string& tenant) {
     if (!asked->record.request.store) return std::string();
     ResponseRecord record = asked->record;
     record.reply = reply;
+    record.is_cut = IsCut(end);
     record.status = StatusOf(end);
     record.usage = ResponseUsage(start, end);
     std::string text = RecordText(record, asked->before);

@@ -8,7 +8,6 @@
 #ifndef ATTNDB_SERVER_ROUTES_SOURCE_SESSION_H_
 #define ATTNDB_SERVER_ROUTES_SOURCE_SESSION_H_
 
-#include <span>
 #include <string>
 #include <vector>
 

@@ -93,7 +93,8 @@ class SourceSessionTest : public ::testing::Test {
     return *DB::Open(directory_.File("store"), options);
   }
 
-  // What the model says of the question behind `stored`, in this session, as `attndb ask` has it.
+  // Returns the model's answer to the question behind `stored`, in this session, as `attndb ask`
+  // has it.
   static std::string Alone(llama::LlamaEngine* engine, const llama::StoredContext& stored,
                            Session session) {
     const Result<llama::PromptText> prompt =

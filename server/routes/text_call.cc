@@ -67,7 +67,7 @@ class NotedAnswer final : public ReplyWriter {
   std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
 };
 
-// What a note of a turn is made of. The scheduler's thread fills it.
+// The note of a turn is made of this. The scheduler's thread fills it.
 struct KeptReply {
   TurnStart start;
   std::string text;  // All that the model wrote.
@@ -226,7 +226,8 @@ class TextCall {
     }
     return prompts.OfTokens(tenant, asked_.context, asked_.prompt_tokens);
   }
-  // What a token of the reply may take, by the request or else its tenant; 0: neither says.
+  // Returns the time that a token of the reply may take, by the request or else its tenant; 0:
+  // neither says.
   double TpotSeconds() const {
     if (!asked_.plan.empty()) return 0;
     return 1e-3 * (asked_.tpot_ms > 0 ? asked_.tpot_ms : static_cast<double>(call_.rules.tpot_ms));

@@ -45,7 +45,7 @@ constexpr char kTools[] = R"([
      "options": {"type": "object", "properties": {"recursive": {"type": "boolean"}}}}}}}
 ])";
 
-// What an assistant says.
+// A message of the assistant.
 struct Said {
   std::string reasoning;
   std::string content;
@@ -225,7 +225,7 @@ struct Sum final : ReplyWriter {
   Status error;
 };
 
-// What the client has, without the spaces around it.
+// Returns the client's text without the spaces around it.
 Said SaidOf(const Sum& sum) {
   Said said = {.reasoning = Trimmed(sum.reasoning), .content = Trimmed(sum.content), .calls = {}};
   for (const llama::ReadCall& call : sum.calls) {
@@ -291,7 +291,7 @@ class ReplyFormatsTest : public testing::TestWithParam<std::string> {
     return std::nullopt;
   }
 
-  // What a client has of a reply that comes in pieces which end at `cuts`.
+  // Returns the client's reading of a reply that comes in pieces which end at `cuts`.
   std::shared_ptr<Sum> Read(const llama::ReplyForm& form, std::string_view text,
                             std::span<const size_t> cuts) {
     auto sum = std::make_shared<Sum>();
