@@ -27,7 +27,7 @@ Json RequestFor(const std::string& question, const FindOptions& options) {
   return body;
 }
 
-// What a server found.
+// The passages that a server found.
 struct ServerFound {
   FindResult result;
   std::vector<std::string> texts;

@@ -37,7 +37,7 @@ class Dialogue {
     std::string plan;
     llama::GenerateOptions generate;
     OverflowFlags overflow;
-    // What the name's context has: its time to live, its pin, its title and its note.
+    // The dialogue keeps the time to live, the pin, the title and the note of the name's context.
     StoreOptions store;
   };
 
