@@ -38,6 +38,7 @@ namespace attndb::llama {
 namespace {
 
 constexpr LayerId kLayers[] = {3, 6, 9, 12, 15, 18, 21, 24, 27};
+constexpr const char* kContext = "handbook-without-system-message";
 constexpr const char* kQuestion =
     "When was the Skerry Point lighthouse built, who is the captain of the Petrel, and what is the "
     "name of the cat?";
@@ -128,15 +129,25 @@ class CapturedHeadsTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { run_.reset(); }
 
+  // The figures of docs/plan.md are without the system message of the model's own template.
+  static Status StoreWithoutSystemMessage(LlamaEngine* engine, const DB& db,
+                                          std::vector<TokenId>* prompt) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> system,
+                            engine->Tokenize(kSmolSystem, false, /*parse_special=*/true));
+    EXPECT_TRUE(std::ranges::equal(system, std::span(*prompt).first(system.size())));
+    prompt->erase(prompt->begin(), prompt->begin() + static_cast<std::ptrdiff_t>(system.size()));
+    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(engine->spec(), *prompt));
+    ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, start.rest));
+    ATTNDB_RETURN_IF_ERROR(db.Store(start.session, *prompt, {.name = kContext}).status());
+    return db.WaitForBackground();
+  }
+
   static Status Capture() {
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, LlamaEngine::Open("smollm2", {.num_threads = 1}));
     ATTNDB_ASSIGN_OR_RETURN(DB db,
                             DB::Open(run_->folder.File("store"), {.measure_machine = false}));
     ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, db.Tokens("handbook"));
-    // The figures of docs/plan.md are without the system message of the model's own template.
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> system,
-                            engine.Tokenize(kSmolSystem, false, /*parse_special=*/true));
-    prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(system.size()));
+    ATTNDB_RETURN_IF_ERROR(StoreWithoutSystemMessage(&engine, db, &prompt));
     ATTNDB_ASSIGN_OR_RETURN(const auto question, engine.QuestionSuffix(kQuestion));
     const uint64_t num_tokens = prompt.size();
     prompt.insert(prompt.end(), question.begin(), question.end());
@@ -275,7 +286,7 @@ class Algorithm1Test : public CapturedHeadsTest {
 };
 
 TEST_F(Algorithm1Test, FindsTheMassOfTheRangeAtTheStatedLengthOfItsListAndNotBelow) {
-  ATTNDB_ASSERT_OK(run_->db->Build("handbook", "graph").status());
+  ATTNDB_ASSERT_OK(run_->db->Build(kContext, "graph").status());
   EXPECT_LT(Find(256).mean, 0.99);
   const Found shorter = Find(512);
   EXPECT_GE(shorter.mean, 0.99);
@@ -418,7 +429,7 @@ TEST_F(ClusterMassTest, EachClusterWeighsAtLeastWhatItsMeanSays) {
 
 // As plans attend: what is selected exactly, then the clusters of most weight, then all of them.
 TEST_F(ClusterMassTest, WhatIsEstimatedIsAtMostWhatWasNotSelected) {
-  ATTNDB_ASSERT_OK(run_->db->Build("handbook", "wave").status());
+  ATTNDB_ASSERT_OK(run_->db->Build(kContext, "wave").status());
   constexpr double kRounding = 1e-5;  // Rounding of float32, as a share of the whole.
   double estimated = 0;
   double left = 0;
@@ -492,7 +503,7 @@ class EstimatedMassTest : public CapturedHeadsTest {
 
 // Audits must not make plans of a real model slow: nearly all heads run by estimates.
 TEST_F(EstimatedMassTest, IsHeldAndFewHeadsRunExactly) {
-  ATTNDB_ASSERT_OK(run_->db->Build("handbook", "pq").status());
+  ATTNDB_ASSERT_OK(run_->db->Build(kContext, "pq").status());
   for (const double p : {0.5, 0.9, 0.95, 0.99}) {
     EXPECT_EQ(Hold(p, "bits=exact").missed_share, 0) << p;
     for (const char* const how : {"bits=8", "bits=4", "index=pq"}) {
