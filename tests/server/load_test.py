@@ -167,7 +167,7 @@ class TestLoad:
         print_count(len(load.acknowledged), "turns acknowledged, none of them lost")
 
     def test_no_acknowledged_turn_is_lost(self, load):
-        listed = server_case.run_attndb(load.store, "ls")["contexts"]
+        listed = server_case.run_attndb(load.store, "ls", "--all")["contexts"]
         assert load.acknowledged.keys() - {context["name"] for context in listed} == set()
         assert server_case.run_attndb(load.store, "verify")["damages"] == []
 
