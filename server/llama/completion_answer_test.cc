@@ -48,7 +48,7 @@ class LlamaAnswerTest : public ::testing::Test {
     return events;
   }
 
-  const std::shared_ptr<RecordingResponder> responder_ = std::make_shared<RecordingResponder>();
+  std::shared_ptr<RecordingResponder> responder_ = std::make_shared<RecordingResponder>();
 };
 
 TEST_F(LlamaAnswerTest, AWholeAnswerHasAllOfIt) {
@@ -80,6 +80,7 @@ TEST_F(LlamaAnswerTest, EachEndHasItsName) {
   const std::pair<llama::FinishReason, const char*> kEnds[] = {
       {llama::FinishReason::kEnd, "eos"}, {llama::FinishReason::kMaxTokens, "limit"}};
   for (const auto& [finish, name] : kEnds) {
+    responder_ = std::make_shared<RecordingResponder>();
     LlamaAnswer answer = Answer(/*stream=*/false);
     answer.OnStart(Start());
     answer.OnEnd(End(finish), 0);
@@ -120,6 +121,7 @@ TEST_F(LlamaAnswerTest, AnErrorIsPlainBeforeTheFirstEvent) {
   LlamaAnswer early = Answer(/*stream=*/true);
   early.OnError(Status::NotFound("nothing"));
   EXPECT_EQ(responder_->sent->status, 404);
+  responder_ = std::make_shared<RecordingResponder>();
   LlamaAnswer late = Answer(/*stream=*/true);
   late.OnStart(Start());
   late.OnDelta({.content = "x"});

@@ -100,11 +100,12 @@ std::shared_ptr<ReplyWriter> WriterOf(Service* service, const Call& call,
                                        .received_seconds = call.received_seconds});
 }
 
-Result<TextRequest> CompletionOf(const Service& service, const Call& call, const Json& body) {
+// `context`: what the request's header names, "" if nothing.
+Result<TextRequest> CompletionOf(const Service& service, const Call& call,
+                                 const std::string& context, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(LlamaCompletion asked, ParseLlamaCompletion(body));
   // The context decides whether the prompt begins a text.
-  const std::string header(call.request->Header("x-attndb-context"));
-  ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked.text));
+  ATTNDB_RETURN_IF_ERROR(TakeContextHeader(context, &asked.text));
   ATTNDB_ASSIGN_OR_RETURN(asked.text.prompt_tokens, TokensOf(service, call, asked));
   return std::move(asked.text);
 }
@@ -144,8 +145,9 @@ void AnswerApplyTemplate(Service* service, Call call) {
 }
 
 void AnswerLlamaCompletion(Service* service, Call call) {
-  const auto parse = [service, kept = WithoutRequest(call)](const Json& body) {
-    return CompletionOf(*service, kept, body);
+  const std::string context(call.request->Header("x-attndb-context"));
+  const auto parse = [service, context, kept = WithoutRequest(call)](const Json& body) {
+    return CompletionOf(*service, kept, context, body);
   };
   AnswerText(service, std::move(call), {.is_chat = false, .parse = parse, .writer = WriterOf});
 }
