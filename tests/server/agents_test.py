@@ -1,0 +1,104 @@
+"""Goal: a framework of agents runs a loop of tools to its end, and a restart in the middle costs
+it nothing.
+
+Method: pydantic-ai with SmolLM2 and a template that shows tools, as tools_test.py has it. The first
+        two steps require one tool each, so that the small model calls the right one. The second
+        tool kills the server and starts it again on its store.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import pytest
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from pydantic import Field
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+import server_case
+from server_case import CONTEXT_HEADER, WAIT, Server
+
+TEMPLATE = server_case.ROOT / "tests/server/tool_template.jinja"
+QUESTION = "When does the ferry leave? I need two seats."
+
+
+@dataclasses.dataclass
+class Harbour:
+    """The server, how one is started at a port, and what happened."""
+
+    start: Callable[[int], Server]
+    server: Server
+    called: list = dataclasses.field(default_factory=list)  # Tools, each with its argument.
+    contexts: list = dataclasses.field(default_factory=list)  # Of all turns.
+
+    def restart(self):
+        """Kills the server once the last turn is durable, and starts it again."""
+        self.server.wait_until_durable(self.contexts[-1])
+        self.server.kill()
+        self.server = self.start(self.server.port)
+
+    async def note(self, response):
+        self.contexts.append(response.headers[CONTEXT_HEADER])
+
+
+CHOICES = (["ferry"], ["weather"], "none")  # Of each step.
+
+
+class Steps(AbstractCapability):
+    """Says which tool each step calls."""
+
+    def get_model_settings(self):
+        return lambda ctx: {"tool_choice": CHOICES[len(ctx.deps.called)]}
+
+
+async def ferry(ctx: RunContext[Harbour], seats: Literal[1, 2]) -> str:
+    """Gives the ferry."""
+    ctx.deps.called.append(("ferry", seats))
+    return "at nine"
+
+
+async def weather(ctx: RunContext[Harbour], city: Annotated[str, Field(max_length=12)]) -> str:
+    """Gives the weather."""
+    ctx.deps.called.append(("weather", city))
+    ctx.deps.restart()
+    return "rain"
+
+
+def agent_for(harbour):
+    http = DefaultAsyncHttpxClient(event_hooks={"response": [harbour.note]})
+    client = AsyncOpenAI(base_url=harbour.server.url + "/v1", api_key="none", timeout=WAIT,
+                         max_retries=0, http_client=http)
+    model = OpenAIChatModel("smollm2", provider=OpenAIProvider(openai_client=client))
+    return Agent(model, deps_type=Harbour, tools=[ferry, weather], retries=0,
+                 capabilities=[Steps()], model_settings={
+                     "temperature": 0, "max_tokens": 80, "stop_sequences": ["</tool_call>"],
+                     "extra_body": {"logit_bias": {"<tool_call>": 8}}})
+
+
+@pytest.fixture
+def harbour(folder):
+    with contextlib.ExitStack() as running:
+        def start(port):
+            return running.enter_context(
+                Server(folder / "store", "--chat-template", TEMPLATE, port=port))
+        yield Harbour(start, start(0))
+
+
+def test_a_loop_of_two_tools_runs_over_a_restart(harbour):
+    run = asyncio.run(agent_for(harbour).run(QUESTION, deps=harbour))
+    assert [name for name, _ in harbour.called] == ["ferry", "weather"]
+    replies = [message for message in run.all_messages() if isinstance(message, ModelResponse)]
+    assert len(replies) == 3
+    for reply, (name, _) in zip(replies, harbour.called):
+        [call] = [part for part in reply.parts if isinstance(part, ToolCallPart)]
+        assert call.tool_name == name
+    assert run.output
+    # The mark of a call's end, which the stop string cut, has a few tokens.
+    for reply, earlier in zip(replies[1:], replies):
+        assert reply.usage.cache_read_tokens >= earlier.usage.total_tokens - 8
