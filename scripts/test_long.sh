@@ -17,7 +17,8 @@
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
 #   chats         llama.cpp's own server renders the chats again that recorded_chats_test compares
-#                 with: each of its templates, 300 chats with each
+#                 with: each of its templates, 300 chats with each. Then both servers answer
+#                 requests that require a call, with each template
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
@@ -102,6 +103,11 @@ chats() {
   scripts/setup.sh templates llama-server
   python3 -B tests/server/record_llama_server.py --check | tee "$log"
   print_count "$(tail -n 1 "$log")"
+  scripts/setup.sh engine clients
+  scripts/build.sh release attndb_programs
+  .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
+    --attndb build/release/bin/attndb --llama-server .deps/llama-server/llama-server \
+    tests/server/required_calls_test.py
 }
 
 fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }

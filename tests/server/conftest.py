@@ -16,6 +16,8 @@ def pytest_addoption(parser):
     parser.addoption("--restart-every", type=float, default=2,
                      help="seconds, of mixed_load_test.py")
     parser.addoption("--mixed-seed", type=int, default=17, help="of mixed_load_test.py")
+    parser.addoption("--llama-server", help="the binary that required_calls_test.py compares with")
+    parser.addoption("--templates", default="", help="a regex of names, of required_calls_test.py")
 
 
 def pytest_configure(config):

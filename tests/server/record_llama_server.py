@@ -75,15 +75,15 @@ def build_clock(folder):
 
 
 class LlamaServer:
-    """llama-server with one template, on any free port."""
+    """llama-server with one template, on any free port. `folder` has the clock of build_clock."""
 
-    def __init__(self, binary, folder, template):
+    def __init__(self, binary, folder, template, model=None, context=CONTEXT, args=()):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [binary, "-m", folder / "model.gguf", "--jinja", "--chat-template-file", template,
-                   "-c", CONTEXT, "-np", 1, "-t", 1, "-tb", 1, "--no-warmup", "--host",
-                   "127.0.0.1", "--port", self.port]
+        command = [binary, "-m", model or folder / "model.gguf", "--jinja",
+                   "--chat-template-file", template, "-c", context, "-np", 1, "-t", 1, "-tb", 1,
+                   "--no-warmup", "--host", "127.0.0.1", "--port", self.port, *args]
         self.log = open(folder / "log", "wb")
         self.process = subprocess.Popen(
             list(map(str, command)), stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
