@@ -66,8 +66,13 @@ struct ATTNDB_EXPORT TextLayout {
 
   TextForm form = TextForm::kUnknown;
   std::vector<TextMessage> messages;  // In order, none empty. kUnknown and kRaw have none.
+  // The time that the chat template was applied with, in seconds since 1970 in UTC, if the template
+  // may show it; else 0. A text that goes on from this one is made with the same time. kUnknown and
+  // kRaw have none.
+  int64_t rendered_at = 0;
 
-  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown.
+  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown. The time stands behind the
+  // form: "document at:1764547200 user:24-90".
   std::string ToString() const;
   // Reads what ToString writes, and nothing else. Errors: kInvalidArgument.
   static Result<TextLayout> Parse(std::string_view text);

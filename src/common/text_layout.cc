@@ -16,9 +16,12 @@ namespace {
 constexpr std::array<std::string_view, 4> kForms = {"", "raw", "document", "dialogue"};
 constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "other"};
 
+constexpr std::string_view kTime = " at:";
+
 // Takes a whole number off the text.
-std::optional<uint64_t> TakeCount(std::string_view* text) {
-  uint64_t value = 0;
+template <typename Number = uint64_t>
+std::optional<Number> TakeCount(std::string_view* text) {
+  Number value = 0;
   const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc()) return std::nullopt;
   text->remove_prefix(static_cast<size_t>(stop - text->data()));
@@ -51,6 +54,7 @@ std::string TextOfMessage(const TextMessage& message) {
 
 std::string TextLayout::ToString() const {
   std::string text(kForms[static_cast<size_t>(form)]);
+  if (rendered_at != 0) text.append(kTime).append(std::to_string(rendered_at));
   for (const TextMessage& message : messages) text += ' ' + TextOfMessage(message);
   return text;
 }
@@ -62,6 +66,10 @@ Result<TextLayout> TextLayout::Parse(std::string_view text) {
     if (name == kForms[form]) parsed.form = static_cast<TextForm>(form);
   }
   std::string_view rest = text.substr(name.size());
+  if (rest.starts_with(kTime)) {
+    rest.remove_prefix(kTime.size());
+    parsed.rendered_at = TakeCount<int64_t>(&rest).value_or(0);
+  }
   while (parsed.messages.size() <= kMaxMessages) {
     const std::optional<TextMessage> message = TakeMessage(&rest);
     if (!message) break;
@@ -70,8 +78,8 @@ Result<TextLayout> TextLayout::Parse(std::string_view text) {
   ATTNDB_RETURN_IF_ERROR(parsed.Validate(UINT64_MAX));
   if (!rest.empty() || parsed.ToString() != text) {
     return Status::InvalidArgument("text is " + Quoted(text) +
-                                   ", expected raw, document or dialogue, and ROLE:BEGIN-END of "
-                                   "its messages");
+                                   ", expected raw, document or dialogue, at:SECONDS of its "
+                                   "template, and ROLE:BEGIN-END of its messages");
   }
   return parsed;
 }
@@ -85,6 +93,11 @@ Status TextLayout::Validate(uint64_t num_tokens) const {
   if (!takes_messages && !messages.empty()) {
     return Status::InvalidArgument("text has " + Counted(messages.size(), "message") +
                                    ", expected none where it is no document and no dialogue");
+  }
+  if (rendered_at < 0 || (!takes_messages && rendered_at != 0)) {
+    return Status::InvalidArgument("text has the time " + std::to_string(rendered_at) +
+                                   ", expected one from 0 on, and 0 where it is no document and "
+                                   "no dialogue");
   }
   if (messages.size() > kMaxMessages) {
     return Status::InvalidArgument("text has more than " + Counted(kMaxMessages, "message"));

@@ -21,7 +21,12 @@ TEST(TextLayoutTest, ItIsWrittenAndReadAlike) {
                                 {TextRole::kAssistant, {95, 130}},
                                 {TextRole::kOther, {130, 131}}}};
   EXPECT_EQ(dialogue.ToString(), "dialogue system:4-20 user:24-90 assistant:95-130 other:130-131");
-  for (const TextLayout& text : {dialogue, TextLayout(), TextLayout{TextForm::kRaw, {}},
+  TextLayout dated = dialogue;
+  dated.rendered_at = 1764547200;
+  EXPECT_EQ(dated.ToString(),
+            "dialogue at:1764547200 system:4-20 user:24-90 assistant:95-130 other:130-131");
+  for (const TextLayout& text : {dialogue, dated, TextLayout(), TextLayout{TextForm::kRaw, {}},
+                                 TextLayout{TextForm::kDocument, {}, 1},
                                  TextLayout{TextForm::kDocument, {{TextRole::kUser, {0, 7}}}}}) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const TextLayout read, TextLayout::Parse(text.ToString()));
     EXPECT_EQ(read, text) << text.ToString();
@@ -30,11 +35,30 @@ TEST(TextLayoutTest, ItIsWrittenAndReadAlike) {
 }
 
 TEST(TextLayoutTest, OtherTextsAreRefused) {
-  for (const char* const text :
-       {"book", " ", "raw user:1-2", " user:1-2", "document user", "document user:1", "dialogue ",
-        "document user:2-1", "document user:1-1", "document user:1-3 user:2-4",
-        "document  user:1-2", "document you:1-2", "document user:01-2", "document user:1-2x",
-        "document user:-1-2", "document user:1-99999999999999999999"}) {
+  for (const char* const text : {"book",
+                                 " ",
+                                 "raw user:1-2",
+                                 " user:1-2",
+                                 "document user",
+                                 "document user:1",
+                                 "dialogue ",
+                                 "document user:2-1",
+                                 "document user:1-1",
+                                 "document user:1-3 user:2-4",
+                                 "document  user:1-2",
+                                 "document you:1-2",
+                                 "document user:01-2",
+                                 "document user:1-2x",
+                                 "document user:-1-2",
+                                 "document at:0",
+                                 "document at:",
+                                 "document at:-1",
+                                 "document at:01",
+                                 "document user:1-2 at:1",
+                                 "raw at:1",
+                                 " at:1",
+                                 "document at:99999999999999999999",
+                                 "document user:1-99999999999999999999"}) {
     EXPECT_THAT(TextLayout::Parse(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("text")))
         << text;
   }
