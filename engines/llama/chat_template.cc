@@ -41,7 +41,7 @@ Status NotOnce() {
 struct ChatTemplate::Kept {
   struct Entry {
     std::string text;
-    std::time_t made_at = 0;  // 0: the template has no clock.
+    int64_t made_at = 0;  // 0: the template has no clock.
   };
 
   std::mutex mutex;
@@ -58,11 +58,12 @@ std::string TemplateOfFile(const std::string& path) {
              : "unknown";
 }
 
-ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added)
+ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added, std::function<int64_t()> clock)
     : text_(std::move(text)),
       added_(std::move(added)),
       renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)),
-      has_clock_(MayAskTheTime(text_.source)),
+      clock_(clock != nullptr ? std::move(clock) : [] { return int64_t{std::time(nullptr)}; }),
+      has_clock_(renderer_->has_program() && MayAskTheTime(text_.source)),
       kept_(std::make_unique<Kept>()) {}
 ChatTemplate::~ChatTemplate() = default;
 
@@ -72,10 +73,17 @@ Status ChatTemplate::Check() const {
   return Apply(std::span(&message, 1), true).status();
 }
 
+int64_t ChatTemplate::ChatTime() const { return has_clock_ ? clock_() : 0; }
+
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
                                         bool add_assistant) const {
+  return ApplyAt(messages, add_assistant, 0);
+}
+
+Result<std::string> ChatTemplate::ApplyAt(std::span<const ChatMessage> messages, bool add_assistant,
+                                          int64_t now) const {
   if (text_.source.empty()) return Status::Unsupported("the model file has no chat template");
-  if (renderer_->has_program()) return ApplyJinja(messages, add_assistant);
+  if (renderer_->has_program()) return ApplyJinja(messages, add_assistant, now);
   std::vector<llama_chat_message> chat;
   size_t bytes = text_.source.size();
   for (const ChatMessage& message : messages) {
@@ -98,36 +106,38 @@ Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
 }
 
 Result<std::string> ChatTemplate::ApplyJinja(std::span<const ChatMessage> messages,
-                                             bool add_assistant) const {
+                                             bool add_assistant, int64_t now) const {
   ATTNDB_ASSIGN_OR_RETURN(std::string json, MessagesJson(messages));
   ChatInput input = {.messages = std::move(json), .options = {}};
-  input.options.now = std::time(nullptr);
+  input.options.now = now != 0 ? now : clock_();
   input.add_generation_prompt = add_assistant;
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, renderer_->RenderText(input));
   return std::string(WithoutAdded(text, added_));
 }
 
-Result<std::string> ChatTemplate::KeptText(std::span<const ChatMessage> messages) const {
+Result<std::string> ChatTemplate::KeptText(std::span<const ChatMessage> messages,
+                                           int64_t now) const {
   std::string key;
   for (const ChatMessage& message : messages) {
     key.append(message.role).append("\n").append(message.content).append("\n");
   }
-  const std::time_t now = has_clock_ ? std::time(nullptr) : 0;
+  if (now == 0 || !has_clock_) now = ChatTime();
   {
     const std::lock_guard<std::mutex> lock(kept_->mutex);
     const auto found = kept_->texts.find(key);
     if (found != kept_->texts.end() && found->second.made_at == now) return found->second.text;
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, Apply(messages, /*add_assistant=*/true));
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, ApplyAt(messages, /*add_assistant=*/true, now));
   const std::lock_guard<std::mutex> lock(kept_->mutex);
   if (kept_->texts.size() >= kMostKept) kept_->texts.clear();
   kept_->texts[key] = {text, now};
   return text;
 }
 
-Result<std::vector<std::string>> ChatTemplate::MarkupOf(
-    std::span<const ChatMessage> messages, std::span<const std::string> placeholders) const {
-  Result<std::string> applied = KeptText(messages);
+Result<std::vector<std::string>> ChatTemplate::MarkupOf(std::span<const ChatMessage> messages,
+                                                        std::span<const std::string> placeholders,
+                                                        int64_t now) const {
+  Result<std::string> applied = KeptText(messages, now);
   const StatusCode code = applied.status().code();
   // Nothing that a user wrote: the template fails each time.
   if (code == StatusCode::kInvalidArgument || code == StatusCode::kResourceExhausted) {
@@ -148,18 +158,19 @@ Result<std::vector<std::string>> ChatTemplate::MarkupOf(
   return markup;
 }
 
-Result<std::vector<std::string>> ChatTemplate::Markup(
-    std::span<const std::string_view> roles) const {
+Result<std::vector<std::string>> ChatTemplate::Markup(std::span<const std::string_view> roles,
+                                                      int64_t now) const {
   std::vector<ChatMessage> messages;
   std::vector<std::string> placeholders;
   for (const std::string_view role : roles) {
     placeholders.push_back(Placeholder(placeholders.size()));
     messages.push_back({std::string(role), placeholders.back()});
   }
-  return MarkupOf(messages, placeholders);
+  return MarkupOf(messages, placeholders, now);
 }
 
-Result<std::vector<std::string>> ChatTemplate::DocumentMarkup(bool has_system) const {
+Result<std::vector<std::string>> ChatTemplate::DocumentMarkup(bool has_system, int64_t now) const {
+  if (now == 0) now = ChatTime();  // One time for both questions.
   std::vector<std::vector<std::string>> markups;
   for (const size_t question : {size_t{2}, size_t{30}}) {
     std::vector<ChatMessage> messages;
@@ -170,7 +181,7 @@ Result<std::vector<std::string>> ChatTemplate::DocumentMarkup(bool has_system) c
     }
     placeholders.insert(placeholders.end(), {Placeholder(1), Placeholder(question)});
     messages.push_back({"user", Placeholder(1) + std::string(kQuestionGap) + placeholders.back()});
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<std::string> markup, MarkupOf(messages, placeholders));
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<std::string> markup, MarkupOf(messages, placeholders, now));
     markup.pop_back();
     if (markup.back() != kQuestionGap) return NotOnce();
     markup.pop_back();
@@ -184,39 +195,40 @@ Result<std::vector<std::string>> ChatTemplate::DocumentMarkup(bool has_system) c
   return std::move(markups[0]);
 }
 
-Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system,
-                                                std::string_view document) const {
+Result<PromptParts> ChatTemplate::DocumentParts(std::string_view system, std::string_view document,
+                                                int64_t now) const {
   if (text_.source.empty()) {
     if (system.empty()) return PromptParts{{"", document}};
     return PromptParts{{"", system}, {"\n", document}};
   }
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, DocumentMarkup(!system.empty()));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup,
+                          DocumentMarkup(!system.empty(), now));
   if (system.empty()) return PromptParts{{markup[0], document}};
   return PromptParts{{markup[0], system}, {markup[1], document}};
 }
 
-Result<PromptParts> ChatTemplate::QuestionParts(std::string_view question) const {
-  ATTNDB_ASSIGN_OR_RETURN(PromptParts parts, ReplyParts());
+Result<PromptParts> ChatTemplate::QuestionParts(std::string_view question, int64_t now) const {
+  ATTNDB_ASSIGN_OR_RETURN(PromptParts parts, ReplyParts(now));
   parts.insert(parts.begin(), {std::string(kQuestionGap), question});
   return parts;
 }
 
-Result<PromptParts> ChatTemplate::ReplyParts() const {
+Result<PromptParts> ChatTemplate::ReplyParts(int64_t now) const {
   if (text_.source.empty()) return PromptParts();
   const std::string_view roles[] = {"user"};
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles, now));
   return PromptParts{{markup[1], ""}};
 }
 
-Result<PromptParts> ChatTemplate::NextTurnParts(std::string_view message) const {
+Result<PromptParts> ChatTemplate::NextTurnParts(std::string_view message, int64_t now) const {
   if (text_.source.empty()) return PromptParts{{"\n", message}};
   const std::string_view roles[] = {"user", "assistant", "user"};
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles, now));
   return PromptParts{{markup[2], message}, {markup[3], ""}};
 }
 
 Result<PromptParts> ChatTemplate::ConversationParts(std::span<const ChatMessage> messages,
-                                                    size_t first) const {
+                                                    size_t first, int64_t now) const {
   std::vector<std::string> markup;
   if (text_.source.empty()) {
     markup.assign(messages.size() + 1, "\n");
@@ -225,7 +237,7 @@ Result<PromptParts> ChatTemplate::ConversationParts(std::span<const ChatMessage>
   } else {
     std::vector<std::string_view> roles;
     for (const ChatMessage& message : messages) roles.push_back(message.role);
-    ATTNDB_ASSIGN_OR_RETURN(markup, Markup(roles));
+    ATTNDB_ASSIGN_OR_RETURN(markup, Markup(roles, now));
   }
   PromptParts parts;
   for (size_t i = first; i < messages.size(); ++i)
@@ -246,7 +258,10 @@ Result<RenderedPrompt> ChatTemplate::Render(const Tokenizer& tokenizer,
   if (text_.source.empty() || !renderer_->has_program()) {
     return RenderByParts(tokenizer, messages, options);
   }
-  return RenderChat(tokenizer, added_, messages, options, renderer_.get());
+  if (options.now != 0) return RenderChat(tokenizer, added_, messages, options, renderer_.get());
+  ChatOptions dated = options;
+  dated.now = clock_();
+  return RenderChat(tokenizer, added_, messages, dated, renderer_.get());
 }
 
 Result<RenderedPrompt> ChatTemplate::RenderByParts(const Tokenizer& tokenizer,
@@ -262,7 +277,7 @@ Result<RenderedPrompt> ChatTemplate::RenderByParts(const Tokenizer& tokenizer,
   const size_t num_whole = messages.size() - (options.continues_last ? 1 : 0);
   PromptParts parts;
   if (num_whole > 0) {
-    ATTNDB_ASSIGN_OR_RETURN(parts, ConversationParts(messages.first(num_whole), 0));
+    ATTNDB_ASSIGN_OR_RETURN(parts, ConversationParts(messages.first(num_whole), 0, options.now));
   }
   if (options.continues_last) {
     // Behind the assistant's header, which has no content of its own.

@@ -13,6 +13,8 @@
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_TEMPLATE_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,7 +38,9 @@ std::string TemplateOfFile(const std::string& path);
 class ChatTemplate {
  public:
   // `text`: the template of the GGUF; an empty source: none.
-  explicit ChatTemplate(TemplateText text, AddedTexts added = {});
+  // `clock`: the time in seconds since 1970 in UTC; null: the system's.
+  explicit ChatTemplate(TemplateText text, AddedTexts added = {},
+                        std::function<int64_t()> clock = nullptr);
   ~ChatTemplate();
 
   // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
@@ -45,14 +49,17 @@ class ChatTemplate {
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
   // LlamaEngine's calls of these names. What they give refers to the arguments' texts.
-  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document) const;
-  Result<PromptParts> QuestionParts(std::string_view question) const;
-  Result<PromptParts> NextTurnParts(std::string_view message) const;
-  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages, size_t first) const;
+  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document,
+                                    int64_t now = 0) const;
+  Result<PromptParts> QuestionParts(std::string_view question, int64_t now = 0) const;
+  Result<PromptParts> NextTurnParts(std::string_view message, int64_t now = 0) const;
+  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages, size_t first,
+                                        int64_t now = 0) const;
   // The end of the user's message, and the assistant's header.
-  Result<PromptParts> ReplyParts() const;
+  Result<PromptParts> ReplyParts(int64_t now = 0) const;
 
   // LlamaEngine's calls of these names.
+  int64_t ChatTime() const;
   Result<RenderedPrompt> Render(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
                                 const ChatOptions& options) const;
   Result<ReadReply> ReadReplyText(const ReplyForm& form, std::string_view text,
@@ -62,18 +69,24 @@ class ChatTemplate {
  private:
   // The text of a chat that no user wrote, up to where the assistant begins. Such texts are kept:
   // a prompt takes several, often the same.
-  Result<std::string> KeptText(std::span<const ChatMessage> messages) const;
+  Result<std::string> KeptText(std::span<const ChatMessage> messages, int64_t now) const;
   // The texts around the placeholders, one more than there are.
   Result<std::vector<std::string>> MarkupOf(std::span<const ChatMessage> messages,
-                                            std::span<const std::string> placeholders) const;
+                                            std::span<const std::string> placeholders,
+                                            int64_t now) const;
   // The texts around the contents of messages with these roles.
-  Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
+  Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles,
+                                          int64_t now) const;
   // The texts before a system message and before a document. They are the same for each question
   // behind the document.
-  Result<std::vector<std::string>> DocumentMarkup(bool has_system) const;
+  Result<std::vector<std::string>> DocumentMarkup(bool has_system, int64_t now) const;
 
+  // `now`: 0 is the clock's time.
+  Result<std::string> ApplyAt(std::span<const ChatMessage> messages, bool add_assistant,
+                              int64_t now) const;
   // By Jinja.
-  Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, bool add_assistant) const;
+  Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, bool add_assistant,
+                                 int64_t now) const;
 
   // Without Jinja: from the texts around the contents.
   Result<RenderedPrompt> RenderByParts(const Tokenizer& tokenizer,
@@ -83,6 +96,7 @@ class ChatTemplate {
   const TemplateText text_;
   const AddedTexts added_;
   const std::unique_ptr<ChatRenderer> renderer_;
+  const std::function<int64_t()> clock_;
   const bool has_clock_;  // Whether the template may ask for the time.
   struct Kept;
   const std::unique_ptr<Kept> kept_;

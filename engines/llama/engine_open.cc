@@ -195,7 +195,7 @@ void LlamaEngine::Impl::ReadTemplate() {
   info.end_token = text.eos;
   AddedTexts added = {.front = llama_vocab_get_add_bos(vocab) ? text.bos : "",
                       .back = llama_vocab_get_add_eos(vocab) ? text.eos : ""};
-  chat.emplace(std::move(text), std::move(added));
+  chat.emplace(std::move(text), std::move(added), options.clock);
 }
 
 void LlamaEngine::Impl::ReadContextLengths() {

@@ -51,6 +51,8 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
   return impl_->chat->Apply(messages, add_assistant_header);
 }
 
+int64_t LlamaEngine::ChatTime() const { return impl_->chat->ChatTime(); }
+
 Result<RenderedPrompt> LlamaEngine::Render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
   return impl_->chat->Render(*impl_->tokenizer, messages, options);
@@ -91,27 +93,27 @@ Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenI
   return llama::TokenizedAtOnce(*impl_->tokenizer, tokens, limits);
 }
 
-Result<PromptParts> LlamaEngine::DocumentParts(std::string_view system,
-                                               std::string_view document) const {
-  return impl_->chat->DocumentParts(system, document);
+Result<PromptParts> LlamaEngine::DocumentParts(std::string_view system, std::string_view document,
+                                               int64_t now) const {
+  return impl_->chat->DocumentParts(system, document, now);
 }
 
-Result<PromptParts> LlamaEngine::QuestionParts(std::string_view question) const {
-  return impl_->chat->QuestionParts(question);
+Result<PromptParts> LlamaEngine::QuestionParts(std::string_view question, int64_t now) const {
+  return impl_->chat->QuestionParts(question, now);
 }
 
-Result<PromptParts> LlamaEngine::NextTurnParts(std::string_view message) const {
-  return impl_->chat->NextTurnParts(message);
+Result<PromptParts> LlamaEngine::NextTurnParts(std::string_view message, int64_t now) const {
+  return impl_->chat->NextTurnParts(message, now);
 }
 
 Result<PromptParts> LlamaEngine::ConversationParts(std::span<const ChatMessage> messages,
-                                                   size_t first) const {
+                                                   size_t first, int64_t now) const {
   if (messages.empty() || first > messages.size()) {
     return Status::InvalidArgument("conversation of " + std::to_string(messages.size()) +
                                    " messages, expected " +
                                    std::to_string(std::max<size_t>(1, first)) + " or more");
   }
-  return impl_->chat->ConversationParts(messages, first);
+  return impl_->chat->ConversationParts(messages, first, now);
 }
 
 Result<std::vector<TokenId>> LlamaEngine::DocumentPrefix(std::string_view system,

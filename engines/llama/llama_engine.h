@@ -96,6 +96,8 @@ struct EngineOptions {
   RopeScaling rope_scaling;
   // A chat template in Jinja, which replaces that of the model file. Empty: the file's own.
   std::string chat_template;
+  // The time that a chat template may show, in seconds since 1970 in UTC. Null: the system's clock.
+  std::function<int64_t()> clock;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
   // Called while Open reads and hashes the model's files, which takes minutes for the largest, and
@@ -451,6 +453,10 @@ class LlamaEngine {
   Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
                                     bool add_assistant_header) const;
 
+  // The time of a chat that begins now, for ChatOptions::now, `now` below, and
+  // TextLayout::rendered_at of what is stored. 0: the template shows no time.
+  int64_t ChatTime() const;
+
   // The prompt that the model's own template makes of a chat, up to where the assistant begins.
   // Contents are never parsed for control tokens. Without a template: the bare texts, a line each.
   // Errors: kUnsupported (the template can't be applied here); kInvalidArgument (what the template
@@ -488,19 +494,20 @@ class LlamaEngine {
                                                const TokenizeLimits& limits = {}) const;
 
   // These return the parts that Join takes, by the model's template. Without a template, the parts
-  // are the bare texts, a line each. They refer to the texts that are given. Errors: as
-  // ApplyTemplate.
+  // are the bare texts, a line each. They refer to the texts that are given. `now`: as
+  // ChatOptions::now. Errors: as ApplyTemplate.
   //   DocumentParts      up to and including `document`, inside the user's message
   //   QuestionParts      behind a document: the question, the message's end, the assistant's header
   //   NextTurnParts      behind a reply: its end, the next message, the assistant's header
   //   ConversationParts  the whole of a conversation, ending with the assistant's header; with
   //                      `first`, what comes behind the content of messages[first - 1], from that
   //                      message's end on. kInvalidArgument: no message; first is beyond them
-  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document) const;
-  Result<PromptParts> QuestionParts(std::string_view question) const;
-  Result<PromptParts> NextTurnParts(std::string_view message) const;
-  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages,
-                                        size_t first = 0) const;
+  Result<PromptParts> DocumentParts(std::string_view system, std::string_view document,
+                                    int64_t now = 0) const;
+  Result<PromptParts> QuestionParts(std::string_view question, int64_t now = 0) const;
+  Result<PromptParts> NextTurnParts(std::string_view message, int64_t now = 0) const;
+  Result<PromptParts> ConversationParts(std::span<const ChatMessage> messages, size_t first = 0,
+                                        int64_t now = 0) const;
 
   // Tokens of these parts that begin a text. FirstTurn: a message that ends with the assistant's
   // header.

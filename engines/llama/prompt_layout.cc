@@ -137,10 +137,11 @@ Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext
                                   std::string_view question, bool keeps_before,
                                   const TokenizeLimits& limits) {
   PromptParts parts = {{"", question}};
+  const int64_t now = context.text.rendered_at;
   if (context.layout == PromptLayout::kDocument) {
-    ATTNDB_ASSIGN_OR_RETURN(parts, engine.QuestionParts(question));
+    ATTNDB_ASSIGN_OR_RETURN(parts, engine.QuestionParts(question, now));
   } else if (context.layout == PromptLayout::kDialogue) {
-    ATTNDB_ASSIGN_OR_RETURN(parts, engine.NextTurnParts(question));
+    ATTNDB_ASSIGN_OR_RETURN(parts, engine.NextTurnParts(question, now));
   }
   ATTNDB_ASSIGN_OR_RETURN(
       JoinedText joined,
@@ -152,11 +153,13 @@ Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext
 }
 
 Result<PromptText> DocumentText(const LlamaEngine& engine, bool raw, std::string_view system,
-                                std::string_view document, const TokenizeLimits& limits) {
+                                std::string_view document, const TokenizeLimits& limits,
+                                int64_t now) {
+  if (now == 0) now = engine.ChatTime();
   document = WithoutBom(document);
   PromptParts parts = {{"", document}};
   if (!raw) {
-    Result<PromptParts> by_template = engine.DocumentParts(system, document);
+    Result<PromptParts> by_template = engine.DocumentParts(system, document, now);
     if (by_template.status().code() == StatusCode::kUnsupported) {
       return Status::Unsupported(by_template.status().message() +
                                  "; --raw (\"raw\": true to a server) takes the text alone");
@@ -169,8 +172,9 @@ Result<PromptText> DocumentText(const LlamaEngine& engine, bool raw, std::string
   const bool is_bare = raw || !engine.info().has_chat_template;
   const TextRole all[] = {TextRole::kSystem, TextRole::kUser};
   const auto roles = std::span(all).last(parts.size());
-  PromptText stored = {
-      {}, 0, Continued({is_bare ? TextForm::kRaw : TextForm::kDocument, {}}, joined, roles)};
+  const TextLayout begun =
+      is_bare ? TextLayout{TextForm::kRaw, {}} : TextLayout{TextForm::kDocument, {}, now};
+  PromptText stored = {{}, 0, Continued(begun, joined, roles)};
   stored.tokens = std::move(joined.tokens);
   return stored;
 }

@@ -57,15 +57,17 @@ Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
                               std::span<const TokenId> tokens);
 
 // Returns the ids of a context and of `question` behind it, so that the model answers. With
-// `keeps_before` all ids of the context stay.
+// `keeps_before` all ids of the context stay. The template shows the time of the context.
 Result<PromptText> QuestionBehind(const LlamaEngine& engine, const StoredContext& context,
                                   std::string_view question, bool keeps_before = false,
                                   const TokenizeLimits& limits = {});
 
 // Returns the text that `document` is stored as, without a byte order mark in front. `raw` leaves
-// the template out: the system message is then a line before the document.
+// the template out: the system message is then a line before the document. `now`: the time that the
+// template shows; 0: the engine's ChatTime. It is noted in the text's layout.
 Result<PromptText> DocumentText(const LlamaEngine& engine, bool raw, std::string_view system,
-                                std::string_view document, const TokenizeLimits& limits = {});
+                                std::string_view document, const TokenizeLimits& limits = {},
+                                int64_t now = 0);
 
 // Returns the layout of `joined`: the messages of `before`, whose tokens stand in front, and then
 // the parts of `joined`, which have these roles.

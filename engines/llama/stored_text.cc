@@ -1,5 +1,8 @@
 #include "engines/llama/stored_text.h"
 
+#include <ranges>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,29 @@ Result<std::vector<TokenId>> TokensOf(const LlamaEngine& engine, const DB& db,
   named.context = context;
   ATTNDB_RETURN_IF_ERROR(db.CreateSession(engine.spec(), tokens, named).status());
   return tokens;
+}
+
+// The contexts with which an import of this name may go on: the name's own first, then those
+// without a name, the newest first.
+Result<std::vector<ContextInfo>> EarlierImports(const LlamaEngine& engine, const DB& db,
+                                                const std::string& name) {
+  constexpr size_t kMost = 8;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> all, db.List());
+  std::vector<ContextInfo> found;
+  for (const bool is_named : {true, false}) {
+    if (is_named && name.empty()) continue;
+    for (const ContextInfo& context : std::views::reverse(all)) {
+      if (found.size() == kMost || context.name != (is_named ? name : "")) continue;
+      if (context.fingerprint == engine.spec().fingerprint) found.push_back(context);
+    }
+  }
+  return found;
+}
+
+// Whether a stored text has words of the document, which begins where the messages of `text` say.
+bool HasItsWords(std::span<const TokenId> stored, const PromptText& text) {
+  const auto& messages = text.text.messages;
+  return !messages.empty() && CommonPrefix(stored, text.tokens) > messages.back().tokens.begin;
 }
 
 }  // namespace
@@ -56,6 +82,29 @@ Result<PromptText> AppendedText(const LlamaEngine& engine, const DB& db, const s
   }
   appended.tokens = std::move(joined.tokens);
   return appended;
+}
+
+Result<PromptText> ImportedText(const LlamaEngine& engine, const DB& db,
+                                const ImportedDocument& document, const TokenizeLimits& limits) {
+  const auto text_at = [&](int64_t now) {
+    return DocumentText(engine, document.raw, document.system, document.text, limits, now);
+  };
+  if (document.raw || engine.ChatTime() == 0) return text_at(0);
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> earlier,
+                          EarlierImports(engine, db, document.name));
+  std::set<int64_t> tried;
+  for (const ContextInfo& context : earlier) {
+    const std::string id = "#" + std::to_string(static_cast<int64_t>(context.id));
+    const Result<ContextInfo> info = db.Describe(id);
+    if (info.status().code() == StatusCode::kNotFound) continue;  // It was dropped meanwhile.
+    ATTNDB_RETURN_IF_ERROR(info.status());
+    const int64_t time = info->text_layout.rendered_at;
+    if (time == 0 || !tried.insert(time).second) continue;
+    ATTNDB_ASSIGN_OR_RETURN(PromptText text, text_at(time));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> stored, db.Tokens(id));
+    if (HasItsWords(stored, text)) return text;
+  }
+  return text_at(0);
 }
 
 }  // namespace attndb::llama

@@ -1,4 +1,5 @@
-// Texts of stored contexts: what `attndb cat` prints, and what `attndb append` stores behind one.
+// Texts of stored contexts: what `attndb cat` prints, what `attndb append` stores behind one, and
+// what `attndb import` stores where it finds an earlier import of the text.
 //
 // Errors:  kNotFound (the context); kOtherModel; kCorruption; as the engine's Tokenize and
 //          Detokenize.
@@ -32,6 +33,20 @@ Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::st
 //         or it is a dialogue).
 Result<PromptText> AppendedText(const LlamaEngine& engine, const DB& db, const std::string& context,
                                 std::string_view text, const TokenizeLimits& limits);
+
+// A document that is to be imported under a name.
+struct ImportedDocument {
+  std::string name;
+  bool raw = false;
+  std::string_view system;
+  std::string_view text;
+};
+
+// Returns DocumentText, with the time of an earlier import if this import goes on from its words:
+// of the context with the name, or of one without a name, which an interrupted import left. With a
+// template that shows no time nothing is looked up.
+Result<PromptText> ImportedText(const LlamaEngine& engine, const DB& db,
+                                const ImportedDocument& document, const TokenizeLimits& limits);
 
 }  // namespace attndb::llama
 

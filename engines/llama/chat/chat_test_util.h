@@ -59,6 +59,16 @@ inline constexpr char kThinkTemplate[] = R"({%- for message in messages -%}
 {% endif -%}
 )";
 
+// Shows the date in front of each message.
+inline constexpr char kDatedTemplate[] = R"({%- for message in messages -%}
+<|im_start|>{{ message.role }} {{ strftime_now('%d %B %Y') }}
+{{ message.content }}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant {{ strftime_now('%d %B %Y') }}
+{% endif -%}
+)";
+
 // A tool with one parameter, as JSON.
 inline std::string ToolJson(const std::string& name, const std::string& parameter) {
   return R"({"type":"function","function":{"name":")" + name +
