@@ -34,6 +34,18 @@ Result<std::optional<size_t>> NumSaying(const llama::LlamaEngine& engine,
   return std::optional<size_t>();
 }
 
+// Whether a turn's last reply begins with these words.
+Result<bool> EndsWithReply(const llama::LlamaEngine& engine, const KeptText& turn,
+                           std::string_view words) {
+  const std::vector<TextMessage>& messages = turn.text.messages;
+  if (messages.empty() || messages.back().role != TextRole::kAssistant) return false;
+  const TokenRange& range = messages.back().tokens;
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::string text,
+      engine.ReplyText(std::span(turn.tokens).subspan(range.begin, range.end - range.begin)));
+  return text.starts_with(words);
+}
+
 }  // namespace
 
 Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& context,
@@ -91,7 +103,8 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
                                 const Limits& limits) const {
   if (messages.size() < 2) return Status::InvalidArgument("messages[0] is a reply to nothing");
   ATTNDB_ASSIGN_OR_RETURN(const Chat chat,
-                          ChatOf(tenant, context, messages.first(messages.size() - 1), options));
+                          ChatOf(tenant, context, messages.first(messages.size() - 1), options,
+                                 &messages.back().content));
   ATTNDB_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(chat, limits));
   const Tokens asked = std::move(prompt.tokens);
   const std::string_view words = messages.back().content;
@@ -139,11 +152,12 @@ Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
 }
 
 Result<Prompts::Chat> Prompts::ChatOf(const std::string& tenant, const std::string& context,
-                                      Messages messages, const llama::ChatOptions& options) const {
+                                      Messages messages, const llama::ChatOptions& options,
+                                      const std::string* reply) const {
   Chat chat;
   chat.tenant = tenant;
   chat.messages = messages;
-  chat.has_tools = !options.tools.empty();
+  chat.options = options;
   ATTNDB_ASSIGN_OR_RETURN(chat.subject, SubjectOf(tenant, context));
   const std::vector<llama::ChatMessage>& front = chat.subject.front;
   std::vector<llama::ChatMessage> all = front;
@@ -151,15 +165,38 @@ Result<Prompts::Chat> Prompts::ChatOf(const std::string& tenant, const std::stri
   ATTNDB_ASSIGN_OR_RETURN(chat.digests, DigestsOf(all));
   chat.digests.erase(chat.digests.begin(),
                      chat.digests.begin() + static_cast<std::ptrdiff_t>(front.size()));
+  ATTNDB_ASSIGN_OR_RETURN(chat.options.now, TimeOf(chat, reply));
   if (context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(chat.rendered, engine_->Render(messages, options));
+    ATTNDB_ASSIGN_OR_RETURN(chat.rendered, engine_->Render(messages, chat.options));
   } else {
-    ATTNDB_RETURN_IF_ERROR(RenderBehindContext(options, &chat));
+    ATTNDB_RETURN_IF_ERROR(RenderBehindContext(&chat));
   }
   return chat;
 }
 
-Status Prompts::RenderBehindContext(const llama::ChatOptions& options, Chat* chat) const {
+Result<int64_t> Prompts::TimeOf(const Chat& chat, const std::string* reply) const {
+  const int64_t now = engine_->ChatTime();
+  if (now == 0) return int64_t{0};
+  const int64_t of_context = chat.subject.stored.text.rendered_at;
+  if (of_context != 0) return of_context;
+  const size_t num_messages = chat.messages.size();
+  for (size_t at = num_messages + (reply != nullptr ? 1 : 0); at-- > 1;) {
+    if (at < num_messages && chat.messages[at].role != kAssistantRole) continue;
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
+                            conversations_->Candidates(chat.tenant, chat.digests[at - 1]));
+    std::erase_if(turns, [](const KeptText& turn) { return turn.text.rendered_at == 0; });
+    for (const KeptText& turn : turns) {
+      if (at < num_messages) break;
+      ATTNDB_ASSIGN_OR_RETURN(const bool says, EndsWithReply(*engine_, turn, *reply));
+      if (says) return turn.text.rendered_at;
+    }
+    if (!turns.empty()) return turns.front().text.rendered_at;
+  }
+  return now;
+}
+
+Status Prompts::RenderBehindContext(Chat* chat) const {
+  const llama::ChatOptions& options = chat->options;
   const Subject& subject = chat->subject;
   const std::string has_own = "context '" + subject.context + "' has its own beginning";
   const llama::ChatMessage& first = chat->messages.front();
@@ -167,8 +204,8 @@ Status Prompts::RenderBehindContext(const llama::ChatOptions& options, Chat* cha
     return Status::InvalidArgument("messages[0] is of the " + first.role +
                                    ", expected a question of the user: " + has_own);
   }
-  if (chat->has_tools) return Status::InvalidArgument(has_own + ": tools can't be shown");
-  ATTNDB_ASSIGN_OR_RETURN(chat->parts, PartsFor(subject, chat->messages));
+  if (!options.tools.empty()) return Status::InvalidArgument(has_own + ": tools can't be shown");
+  ATTNDB_ASSIGN_OR_RETURN(chat->parts, PartsFor(subject, chat->messages, options.now));
   if (options.continues_last && chat->parts.size() > chat->messages.size()) {
     chat->parts.pop_back();  // The end of the last message, and the assistant's header.
   }
@@ -180,19 +217,21 @@ Status Prompts::RenderBehindContext(const llama::ChatOptions& options, Chat* cha
   return Status::Ok();
 }
 
-Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages messages) const {
+Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages messages,
+                                             int64_t now) const {
   const std::string& question = messages.front().content;
   switch (subject.stored.layout) {
     case llama::PromptLayout::kDialogue: {
       // Only their number matters, and the roles: the parts are those behind them.
       std::vector<llama::ChatMessage> turns = {{std::string(kUser), ""}, {kAssistantRole, ""}};
       turns.insert(turns.end(), messages.begin(), messages.end());
-      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine_->ConversationParts(turns, 2));
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine_->ConversationParts(turns, 2, now));
       for (size_t i = 0; i < messages.size(); ++i) parts[i].content = messages[i].content;
       return parts;
     }
     case llama::PromptLayout::kDocument: {
-      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine_->ConversationParts(messages, 1));
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts,
+                              engine_->ConversationParts(messages, 1, now));
       parts.insert(parts.begin(), {kQuestionGap, question});
       return parts;
     }
@@ -233,7 +272,8 @@ Result<Prompt> Prompts::PromptOf(const Chat& chat, const Limits& limits) const {
   prompt.form = chat.rendered.form;
   joined.num_kept = CommonLength(subject.stored.tokens, joined.tokens);
   const bool is_bare = !engine_->info().has_chat_template;
-  const TextLayout begun = {is_bare ? TextForm::kRaw : TextForm::kDialogue, {}};
+  const TextLayout begun = is_bare ? TextLayout{TextForm::kRaw, {}}
+                                   : TextLayout{TextForm::kDialogue, {}, followed.rendered_at};
   Take(subject.context.empty() ? begun : subject.stored.text, joined, chat.messages, &prompt);
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, NumSystem(chat, joined, prompt));
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, prompt.num_system, limits));
@@ -280,7 +320,7 @@ Result<uint64_t> Prompts::NumSystem(const Chat& chat, const llama::JoinedText& j
     return is_raw ? contents[0].end : 0;
   }
   if (is_raw) return uint64_t{0};
-  if (chat.has_tools) return contents[0].begin;
+  if (!chat.options.tools.empty()) return contents[0].begin;
   ATTNDB_ASSIGN_OR_RETURN(const bool has_own, HasOwnSystem());
   return has_own ? contents[0].begin : 0;
 }

@@ -16,6 +16,9 @@
 // Names:   a context's name stands for the tokens that it names when the request comes. Turns about
 //          a context are remembered by its tokens: where these have changed, the prompt begins with
 //          the new ones, and the words of the earlier turns come behind them.
+// Time:    a template may show the date. A new conversation shows that of the clock. What goes on
+//          from a stored context shows the context's, TextLayout::rendered_at: a conversation that
+//          is recognized, that of its last stored turn.
 // Cost:    a turn of 40,000 tokens that the prompt follows: docs/serving.md.
 // Threads: thread-safe.
 #ifndef ATTNDB_SERVER_BATCH_PROMPTS_H_
@@ -102,7 +105,7 @@ class Prompts {
     std::vector<std::string> digests;  // Element i: that of messages [0, i].
     llama::PromptParts parts;          // Behind a context. They refer to the messages.
     llama::RenderedPrompt rendered;    // All of it, the context included.
-    bool has_tools = false;
+    llama::ChatOptions options;  // Those of `rendered`. A template that shows the time: `now`.
   };
 
   // The tokens of a chat, and the stored turn that they follow, if there is one.
@@ -110,20 +113,24 @@ class Prompts {
     llama::FollowedText text;
     std::optional<KeptText> turn;
     size_t reply = 0;  // Index of the message that is the turn's reply.
-    // The chat's prompt with the tokens that the turn's replies hide; nullopt: they hide none.
+    // The chat's prompt with the turn's own time, and with the tokens that its replies hide;
+    // nullopt: as Chat::rendered.
     std::optional<llama::RenderedPrompt> rendered;
+    int64_t rendered_at = 0;  // The time that its template shows; 0: none.
   };
 
   // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
   Result<llama::StoredContext> Open(const std::string& tenant, const std::string& context) const;
   // Errors: kNotFound.
   Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
-  // The messages outlive what is returned.
+  // The messages outlive what is returned. `reply`: what answered them, if a turn did; or null.
   Result<Chat> ChatOf(const std::string& tenant, const std::string& context, Messages messages,
-                      const llama::ChatOptions& options) const;
-  Status RenderBehindContext(const llama::ChatOptions& options, Chat* chat) const;
+                      const llama::ChatOptions& options, const std::string* reply = nullptr) const;
+  // The time that the template shows in a chat whose digests are known; 0: it shows none.
+  Result<int64_t> TimeOf(const Chat& chat, const std::string* reply) const;
+  Status RenderBehindContext(Chat* chat) const;
   // The parts of a prompt that these questions add behind the context. They refer to the messages.
-  Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages) const;
+  Result<llama::PromptParts> PartsFor(const Subject& subject, Messages messages, int64_t now) const;
   Result<llama::ReplyForm> FormBehind(const Subject& subject,
                                       const llama::ChatOptions& options) const;
 
@@ -134,7 +141,7 @@ class Prompts {
   // in `best`. Counts them in *num_followed.
   Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
                      std::optional<Followed>* best) const;
-  // Follows one turn, whose reply is messages[reply].
+  // Follows one turn, whose reply is messages[reply]. The template shows the turn's time.
   Result<Followed> FollowTurn(const Chat& chat, size_t reply, KeptText turn,
                               const Limits& limits) const;
   // The tokens of the context and of the parts behind it.

@@ -74,6 +74,7 @@ Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits
   const uint64_t num_kept = best ? best->text.joined.num_kept : 0;
   if (num_kept > 0 && num_kept >= context.size()) return *std::move(best);
   Followed without;
+  without.rendered_at = chat.options.now;
   ATTNDB_ASSIGN_OR_RETURN(without.text, FollowContext(chat, limits));
   if (best && without.text.joined.num_kept <= num_kept) return *std::move(best);
   return without;
@@ -103,14 +104,22 @@ Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, Ke
   };
   Followed followed;
   followed.reply = reply;
-  ATTNDB_ASSIGN_OR_RETURN(followed.text, follow(chat.rendered));
+  followed.rendered_at = chat.options.now;
+  const int64_t turns_own = turn.text.rendered_at;
+  // What stands behind a context shows the context's time.
+  if (chat.subject.context.empty() && turns_own != 0 && turns_own != chat.options.now) {
+    llama::ChatOptions dated = chat.options;
+    dated.now = followed.rendered_at = turns_own;
+    ATTNDB_ASSIGN_OR_RETURN(followed.rendered, engine_->Render(chat.messages, dated));
+  }
+  const llama::RenderedPrompt& plain = followed.rendered ? *followed.rendered : chat.rendered;
+  ATTNDB_ASSIGN_OR_RETURN(followed.text, follow(plain));
   if (followed.text.parted) {
     const auto other = std::span(turn.tokens).subspan(followed.text.parted->token, 1);
     ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(other));
     if (piece.empty()) {
-      ATTNDB_ASSIGN_OR_RETURN(
-          llama::RenderedPrompt shown,
-          WithHiddenTokens(*engine_, chat.rendered, chat.messages, reply, turn));
+      ATTNDB_ASSIGN_OR_RETURN(llama::RenderedPrompt shown,
+                              WithHiddenTokens(*engine_, plain, chat.messages, reply, turn));
       ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text, follow(shown));
       if (IsBetter(text, followed.text)) {
         followed.text = std::move(text);

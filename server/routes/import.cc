@@ -116,7 +116,8 @@ Result<llama::PromptText> TextOf(const Service& service, const Call& call, const
   Result<llama::PromptText> text =
       asked.append
           ? llama::AppendedText(*service.engine, db, asked.store.name, asked.text, limits)
-          : llama::DocumentText(*service.engine, asked.raw, asked.system, asked.text, limits);
+          : llama::ImportedText(*service.engine, db,
+                                {asked.store.name, asked.raw, asked.system, asked.text}, limits);
   if (!text.ok() || text->tokens.size() <= limits.max_tokens) return text;
   return Status::InvalidArgument("the text has more than the " + Counted(most, "token") + " that " +
                                  ModelName(service) + " is meant for");

@@ -64,7 +64,7 @@ Result<std::vector<TokenId>> TokensBehind(const llama::LlamaEngine& engine,
                                           const llama::TokenizeLimits& limits) {
   if (!asked.prompt_tokens.empty()) return asked.prompt_tokens;  // They are checked.
   ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts parts,
-                          PartsBehind(engine, stored.layout, asked));
+                          PartsBehind(engine, stored.layout, asked, stored.text.rendered_at));
   ATTNDB_ASSIGN_OR_RETURN(
       const llama::JoinedText joined,
       engine.Join(stored.tokens, parts, {.keeps_before = true, .limits = limits}));
@@ -121,7 +121,7 @@ Status CheckFits(const Service& service, const TextRequest& asked, const SourceS
 }  // namespace
 
 Result<llama::PromptParts> PartsBehind(const llama::LlamaEngine& engine, PromptLayout layout,
-                                       const TextRequest& asked) {
+                                       const TextRequest& asked, int64_t now) {
   if (asked.messages.empty()) return llama::PromptParts{{"", asked.prompt}};
   const std::span<const llama::ChatMessage> messages = asked.messages;
   if (messages.front().role != kUserRole) {
@@ -141,14 +141,16 @@ Result<llama::PromptParts> PartsBehind(const llama::LlamaEngine& engine, PromptL
                                    std::to_string(messages.size()));
   }
   if (layout == PromptLayout::kDialogue) {
-    if (messages.size() == 1) return engine.NextTurnParts(messages.front().content);
+    if (messages.size() == 1) return engine.NextTurnParts(messages.front().content, now);
     return Status::InvalidArgument("a dialogue of which some tokens are asked takes one message");
   }
-  ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts, engine.QuestionParts(messages.front().content));
+  ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts,
+                          engine.QuestionParts(messages.front().content, now));
   if (messages.size() == 1) return parts;
   // Behind the first question, as in any conversation.
   parts.resize(1);
-  ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts others, engine.ConversationParts(messages, 1));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::PromptParts others,
+                          engine.ConversationParts(messages, 1, now));
   parts.insert(parts.end(), others.begin(), others.end());
   return parts;
 }

@@ -32,9 +32,9 @@ Result<SourceSession> OpenSourceSession(const Service& service, const std::strin
                                         const llama::TokenizeLimits& limits);
 
 // The texts of a request behind a context of this layout: parts of a prompt that refer to the
-// request's texts. For tests.
+// request's texts. `now`: the context's TextLayout::rendered_at. For tests.
 Result<llama::PromptParts> PartsBehind(const llama::LlamaEngine& engine, llama::PromptLayout layout,
-                                       const TextRequest& asked);
+                                       const TextRequest& asked, int64_t now = 0);
 
 }  // namespace attndb::server
 
