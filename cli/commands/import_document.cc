@@ -25,6 +25,7 @@
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
+#include "engines/llama/stored_text.h"
 
 namespace attndb::cli {
 namespace {
@@ -180,7 +181,7 @@ class ModelDocumentImport : public DocumentImport {
     // The model and the text first: what is refused must not leave a store behind.
     ATTNDB_RETURN_IF_ERROR(OpenModel(env));
     const std::string what = file.path == "-" ? "the text" : "'" + file.path + "'";
-    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document, DocumentOf(env, *engine_, text));
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document, DocumentOf(env, target, text));
     const uint64_t num_tokens = document.tokens.size();
     if (split_ && num_tokens > MostOfWhole(engine_->info(), part_tokens_)) {
       return ImportParts(env, target, what, text);
@@ -221,8 +222,7 @@ class ModelDocumentImport : public DocumentImport {
     for (const std::string_view piece : pieces) {
       const std::string name = target.name() + "." + std::to_string(parts.size() + 1);
       ATTNDB_ASSIGN_OR_RETURN(ImportTarget part, target.Named(name));
-      ATTNDB_ASSIGN_OR_RETURN(llama::PromptText document,
-                              DocumentOf(env, *engine_, std::string(piece)));
+      ATTNDB_ASSIGN_OR_RETURN(llama::PromptText document, DocumentOf(env, part, piece));
       parts.push_back({std::move(part), std::move(document)});
     }
     return parts;
@@ -317,13 +317,26 @@ class ModelDocumentImport : public DocumentImport {
     return Status();
   }
 
-  Result<llama::PromptText> DocumentOf(Environment* env, const LlamaEngine& engine,
-                                       const std::string& text) const {
-    Result<llama::PromptText> document =
-        DocumentText(engine, raw_, system_, text, TextLimits(env, engine.info()));
+  Result<llama::PromptText> DocumentOf(Environment* env, const ImportTarget& target,
+                                       std::string_view text) const {
+    Result<llama::PromptText> document = TextFor(env, target, text);
     if (document.status().code() != StatusCode::kCancelled) return document;
     return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
                            "nothing is stored");
+  }
+
+  // A template that shows a date shows that of an earlier import which goes on.
+  Result<llama::PromptText> TextFor(Environment* env, const ImportTarget& target,
+                                    std::string_view text) const {
+    const llama::TokenizeLimits limits = TextLimits(env, engine_->info());
+    if (raw_ || engine_->ChatTime() == 0) {
+      return DocumentText(*engine_, raw_, system_, text, limits);
+    }
+    const llama::ImportedDocument document = {target.name(), raw_, system_, text};
+    if (db_) return ImportedText(*engine_, *db_, document, limits);
+    ATTNDB_ASSIGN_OR_RETURN(const StoreToLookAt store,
+                            StoreToLookAt::Open(env, target.db_options()));
+    return ImportedText(*engine_, store.db(), document, limits);
   }
 
   RoomOptions Room() const { return ImportRun::RoomOf(*engine_, checkpoint_tokens_); }
