@@ -274,7 +274,9 @@ class HttpServer final : public Server {
                                         {service_.options.keys_file, "the keys file"}});
     ATTNDB_ASSIGN_OR_RETURN(keys_, OpenKeys(service_.options));
     service_.options.api_key.clear();  // The ring has its digest, which suffices.
-    for (const std::string& text : service_.options.pinned_prompts) {
+    ATTNDB_ASSIGN_OR_RETURN(service_.line_filter, LineFilter::Make(service_.options.ignored_lines));
+    for (std::string& text : service_.options.pinned_prompts) {
+      service_.line_filter.Apply(&text);  // As chats have it.
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
       pinned_prompts_.push_back(std::move(prompt));
     }
@@ -557,6 +559,10 @@ Status ReadChatVariables(const std::string& json, ServerOptions* options) {
     options->chat_variables["enable_thinking"] = *chat.enable_thinking ? "true" : "false";
   }
   return Status::Ok();
+}
+
+Status CheckIgnoredLines(const ServerOptions& options) {
+  return LineFilter::Make(options.ignored_lines).status();
 }
 
 Status CheckKeys(const ServerOptions& options) { return OpenKeys(options).status(); }

@@ -51,6 +51,9 @@ struct ServerOptions {
   std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
   // Variables of the chat template: name -> JSON. A request's own are stronger.
   std::map<std::string, std::string> chat_variables;
+  // Regular expressions of RE2. A line of a system message that has a match of one is deleted
+  // before the template is applied.
+  std::vector<std::string> ignored_lines;
   LogFormat log = LogFormat::kOff;  // What is said of requests, on stderr.
 };
 
@@ -71,6 +74,9 @@ class Server {
 
 // Whether the keys can be read, and the quota limits somebody. Errors: as Server::Start.
 Status CheckKeys(const ServerOptions& options);
+
+// Whether ServerOptions::ignored_lines can be compiled. Errors: as Server::Start.
+Status CheckIgnoredLines(const ServerOptions& options);
 
 // Reads the variables of a chat template from a JSON object, `{"enable_thinking": false}` say, into
 // ServerOptions::chat_variables. Errors: kInvalidArgument.

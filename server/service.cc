@@ -75,7 +75,8 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
                        .num_cached_tokens = end.num_cached_tokens,
                        .num_reply_tokens = end.num_reply_tokens,
                        .first_token_seconds = end.first_token_seconds,
-                       .parted = end.parted});
+                       .parted = end.parted,
+                       .num_ignored_lines = end.num_ignored_lines});
 }
 
 void AnswerCall(Service* service, const Call& call, Response response) {

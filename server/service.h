@@ -16,6 +16,7 @@
 #include "server/batch/prompts.h"
 #include "server/batch/scheduler.h"
 #include "server/batch/turn.h"
+#include "server/chat/line_filter.h"
 #include "server/http/exchange.h"
 #include "server/json.h"
 #include "server/metrics/metrics.h"
@@ -59,11 +60,13 @@ struct CallEnd {
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
   std::string parted = {};  // TurnStart::parted.
+  uint64_t num_ignored_lines = 0;
 };
 inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there to get one.
 
 struct Service {
   ServerOptions options;
+  LineFilter line_filter;  // Of options.ignored_lines.
   // Only the scheduler runs passes: const, so that no route overwrites the logits of one.
   const llama::LlamaEngine* engine = nullptr;
   Conversations* conversations = nullptr;

@@ -55,6 +55,7 @@ class Metrics {
   std::atomic<uint64_t> num_cached_tokens = 0;
   std::atomic<uint64_t> num_reply_tokens = 0;
   std::atomic<uint64_t> num_embedded_tokens = 0;
+  std::atomic<uint64_t> num_ignored_lines = 0;  // ServerOptions::ignored_lines.
   std::atomic<uint64_t> num_cancelled = 0;
   std::atomic<uint64_t> num_loading = 0;  // Turns whose stored tokens are being read.
 

@@ -34,7 +34,8 @@ struct LoggedRequest {
   uint64_t num_cached_tokens = 0;
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
-  std::string_view parted = {};  // TurnStart::parted; empty of others.
+  std::string_view parted = {};    // TurnStart::parted; empty of others.
+  uint64_t num_ignored_lines = 0;  // Lines of its system messages that were deleted.
 };
 
 // Returns a path as a URL has it, in visible ASCII without quotes, so that no client breaks a line

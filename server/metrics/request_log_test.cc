@@ -74,6 +74,16 @@ TEST(RequestLogTest, TheLogSaysWhereAPromptParted) {
               ::testing::HasSubstr("the first after 250 ms, parted at 2:118, default"));
 }
 
+TEST(RequestLogTest, TheLogSaysHowManyLinesWereIgnored) {
+  LoggedRequest chat = Chat();
+  chat.num_ignored_lines = 2;
+  EXPECT_THAT(LogLine(LogFormat::kJson, chat),
+              ::testing::EndsWith(R"("first_token_ms":250.0,"ignored_lines":2})"
+                                  "\n"));
+  EXPECT_THAT(LogLine(LogFormat::kText, chat),
+              ::testing::HasSubstr("the first after 250 ms, 2 lines ignored, default"));
+}
+
 TEST(RequestLogTest, ARequestWithoutARouteIsNamedByItsPath) {
   LoggedRequest lost = Health();
   lost.route = "";

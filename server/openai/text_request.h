@@ -60,6 +60,8 @@ struct TextRequest {
 
   // A chat's template gets this besides the messages. It also says what the reply may be.
   llama::ChatOptions chat;
+  // Lines of system messages that the server has deleted: ServerOptions::ignored_lines.
+  uint64_t num_ignored_lines = 0;
   std::string grammar;  // GBNF that the reply has to follow; empty: none of its own.
   // Tokens that the model may think for; -1: any. No reply keeps it yet.
   int64_t reasoning_budget = -1;

@@ -188,7 +188,7 @@ class Explained final : public TurnListener {
 
 Status Schedule(Service* service, const Call& call, const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(ExplainRequest request, ParseExplain(body));
-  AddDefaults(service->options.chat_variables, &request.text.chat);
+  PrepareChat(*service, &request.text);
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, call, request));
   const std::string& plan = request.text.plan.empty() ? service->options.plan : request.text.plan;

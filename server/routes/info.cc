@@ -45,6 +45,8 @@ std::vector<Sample> SamplesOf(const Service& service) {
       {"attndb_reply_tokens", "Tokens of replies.", true, AsDouble(metrics.num_reply_tokens)},
       {"attndb_embedded_tokens", "Tokens that embeddings were made of.", true,
        AsDouble(metrics.num_embedded_tokens)},
+      {"attndb_ignored_lines", "Lines of system messages that were deleted.", true,
+       AsDouble(metrics.num_ignored_lines)},
       {"attndb_cancelled_requests", "Requests whose client went before their end.", true,
        AsDouble(metrics.num_cancelled)},
       {"attndb_passes", "Passes of the model.", true, AsDouble(passes.num_passes)},

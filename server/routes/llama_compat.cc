@@ -51,7 +51,7 @@ Result<Json> Detokenized(const Service& service, const Call& call) {
 Result<Json> Templated(const Service& service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body, kWideFields));
   ATTNDB_ASSIGN_OR_RETURN(TextRequest asked, ParseChat(body));
-  AddDefaults(service.options.chat_variables, &asked.chat);
+  PrepareChat(service, &asked);
   ATTNDB_ASSIGN_OR_RETURN(const llama::RenderedPrompt prompt,
                           service.engine->Render(asked.messages, asked.chat));
   std::string text;

@@ -26,7 +26,7 @@ Result<Json> CountTokens(const Service& service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest asked, ParseTokenCount(body));
   const std::string header(call.request->Header("x-attndb-context"));
   ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked));
-  AddDefaults(service.options.chat_variables, &asked.chat);
+  PrepareChat(service, &asked);
   ATTNDB_ASSIGN_OR_RETURN(const Prompt prompt,
                           service.prompts->OfChat(call.rules.tenant, asked.context, asked.messages,
                                                   asked.chat, LimitsFor(service, call, 0)));

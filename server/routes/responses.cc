@@ -40,7 +40,7 @@ Result<ResponseRecord> RecordOf(const Service& service, const std::string& tenan
   ATTNDB_RETURN_IF_ERROR(note.status());
   Result<ResponseRecord> record = ParseRecord(context, *note);
   if (!record.ok()) return NoResponse(id);
-  AddDefaults(service.options.chat_variables, &record->request.text.chat);
+  PrepareChat(service, &record->request.text);
   return record;
 }
 

@@ -28,8 +28,12 @@ constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep
 // Notes the end of a call in metrics and log, and frees its place before its client knows.
 class NotedAnswer final : public ReplyWriter {
  public:
-  NotedAnswer(Service* service, Call call, std::shared_ptr<ReplyWriter> writer)
-      : service_(service), call_(std::move(call)), writer_(std::move(writer)) {}
+  NotedAnswer(Service* service, Call call, uint64_t num_ignored_lines,
+              std::shared_ptr<ReplyWriter> writer)
+      : service_(service),
+        call_(std::move(call)),
+        num_ignored_lines_(num_ignored_lines),
+        writer_(std::move(writer)) {}
 
   void CountToken() { num_reply_tokens_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -56,12 +60,14 @@ class NotedAnswer final : public ReplyWriter {
     end.num_prompt_tokens = start_.num_prompt_tokens;
     end.num_cached_tokens = start_.num_cached_tokens;
     end.parted = start_.parted;
+    end.num_ignored_lines = num_ignored_lines_;
     NoteEnd(service_, call_, end);
     call_.place.Free();  // The client may ask again at once.
   }
 
   Service* const service_;
   Call call_;
+  const uint64_t num_ignored_lines_;
   const std::shared_ptr<ReplyWriter> writer_;
   TurnStart start_;
   std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
@@ -127,7 +133,8 @@ class TextCall {
     const std::string header(call_.request->Header("x-attndb-context"));
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
-    AddDefaults(service_->options.chat_variables, &asked_.chat);
+    PrepareChat(*service_, &asked_);
+    service_->metrics->num_ignored_lines += asked_.num_ignored_lines;
     ATTNDB_RETURN_IF_ERROR(CheckTextSources(asked_.sources, asked_.context, asked_.store_as));
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
@@ -429,8 +436,8 @@ class TextCall {
 
   Status Schedule(TurnRequest request, Continuation start) {
     const Call kept = WithoutRequest(call_);
-    auto answer =
-        std::make_shared<NotedAnswer>(service_, kept, interface_.writer(service_, kept, asked_));
+    auto answer = std::make_shared<NotedAnswer>(service_, kept, asked_.num_ignored_lines,
+                                                interface_.writer(service_, kept, asked_));
     ReplyReading reading = ReadingFor(kept, request.id);
     const auto weak = std::make_shared<std::weak_ptr<Turn>>();
     reading.cancel = [weak] {
@@ -460,8 +467,6 @@ class TextCall {
   std::string schema_grammar_;  // GBNF of the schema that was asked for; empty: none was.
 };
 
-}  // namespace
-
 void AddDefaults(const std::map<std::string, std::string>& variables, llama::ChatOptions* chat) {
   for (const auto& [name, value] : variables) {
     if (name == "enable_thinking") {
@@ -470,6 +475,13 @@ void AddDefaults(const std::map<std::string, std::string>& variables, llama::Cha
       chat->variables.emplace(name, value);
     }
   }
+}
+
+}  // namespace
+
+void PrepareChat(const Service& service, TextRequest* asked) {
+  AddDefaults(service.options.chat_variables, &asked->chat);
+  asked->num_ignored_lines = service.line_filter.Apply(asked->messages);
 }
 
 void AnswerText(Service* service, Call call, TextInterface interface) {

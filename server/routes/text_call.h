@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -33,9 +32,10 @@ struct TextInterface {
   std::function<std::string(const std::string& context, size_t index)> call_id = nullptr;
 };
 
-// Gives a chat the template variables that the server was started with
+// Prepares a chat for its template, by what the server was started with. Deletes lines of its
+// system messages (ServerOptions::ignored_lines), and notes how many. Gives it template variables
 // (ServerOptions::chat_variables), where the request has none of the name.
-void AddDefaults(const std::map<std::string, std::string>& variables, llama::ChatOptions* chat);
+void PrepareChat(const Service& service, TextRequest* asked);
 
 // Answers later, on other threads: Service::run_later, then the scheduler's.
 void AnswerText(Service* service, Call call, TextInterface interface);
