@@ -57,6 +57,10 @@ void ServeFlags::AddTo(Flags* flags) {
               "Variables of the model's chat template, as {\"enable_thinking\": false}; those of a "
               "request are stronger"},
              &chat_variables);
+  flags->Add({"--ignore-line", "REGEX",
+              "Lines of system messages with a match are deleted before the model sees them (RE2); "
+              "may be given more than once"},
+             &options.ignored_lines);
   flags->Add({"--memory", "SIZE",
               "K and V in memory at most, as 8GiB (default: three quarters of what is free)"},
              &memory);

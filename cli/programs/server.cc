@@ -71,6 +71,7 @@ class ServerCommand : public Command {
     if (env->IsGiven("--chat-template-kwargs")) {
       ATTNDB_RETURN_IF_ERROR(server::ReadChatVariables(flags_.chat_variables, &flags_.options));
     }
+    ATTNDB_RETURN_IF_ERROR(server::CheckIgnoredLines(flags_.options).WithContext("--ignore-line"));
     ATTNDB_RETURN_IF_ERROR(ReadPrompts());
     ATTNDB_RETURN_IF_ERROR(ReadKeysAndQuota(env));
     ATTNDB_RETURN_IF_ERROR(server::CheckKeys(flags_.options));  // Before a store is made.
@@ -168,6 +169,7 @@ class ServerCommand : public Command {
                 " may read, change and remove what is stored, because no key is asked for; "
                 "set --api-key or --keys");
     }
+    SayIgnoredLines(env);
     env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
     if (server.max_tokens() < flags_.options.max_tokens) {
       env->Note("replies have at most " + Counted(server.max_tokens(), "token") +
@@ -175,11 +177,25 @@ class ServerCommand : public Command {
                 FormatCount(flags_.options.max_tokens) +
                 ": memory for K and V (--memory) allows no more");
     }
-    env->PrintJson({{"url", url},
-                    {"port", server.port()},
-                    {"model", flags_.options.model_id},
-                    {"max_tokens", server.max_tokens()}});
+    Json started = JsonObject({{"url", url},
+                               {"port", server.port()},
+                               {"model", flags_.options.model_id},
+                               {"max_tokens", server.max_tokens()}});
+    if (!flags_.options.ignored_lines.empty()) {
+      started["ignored_lines"] = flags_.options.ignored_lines;
+    }
+    env->PrintJson(started);
     std::fflush(stdout);
+  }
+
+  void SayIgnoredLines(Environment* env) const {
+    std::string expressions;
+    for (const std::string& expression : flags_.options.ignored_lines) {
+      expressions += (expressions.empty() ? "'" : ", '") + expression + "'";
+    }
+    if (expressions.empty()) return;
+    env->Note("lines of system messages are deleted that match " + expressions +
+              "; the log says how many of each request");
   }
 
   ServeFlags flags_;

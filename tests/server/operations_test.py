@@ -339,6 +339,35 @@ class TestPinnedPrompts:
             assert path.name in error["message"]
 
 
+class TestIgnoredLines:
+    """A line of system messages that changes with each request."""
+
+    EXPRESSION = "^request: [0-9]+$"
+
+    def test_the_start_and_the_log_say_it(self, folder):
+        with Server(folder / "store", "--ignore-line", self.EXPRESSION, "--ignore-line",
+                    "(?i)today is", "--log", "json") as server:
+            assert (f"lines of system messages are deleted that match '{self.EXPRESSION}', "
+                    "'(?i)today is'") in server.said()
+            cached = []
+            for number in (1, 2):
+                system = f"Today is day {number}.\nrequest: {number}\n" + "Be brief. " * 20
+                reply = server.json("POST", "/v1/chat/completions", {
+                    "messages": [{"role": "system", "content": system},
+                                 {"role": "user", "content": "Hi"}], "max_tokens": 1})
+                cached.append(reply["usage"]["prompt_tokens_details"]["cached_tokens"])
+            assert cached[0] < 20 < 60 < cached[1]
+            assert server.said().count('"ignored_lines":2') == 2
+            assert "request: 2" not in server.said()
+
+    def test_a_wrong_expression_is_refused(self, folder):
+        error = server_case.run_attndb(folder / "store", "serve", "--ignore-line", "a(b",
+                                       exit_code=2)["error"]
+        assert "--ignore-line: 'a(b'" in error["message"]
+        assert "missing )" in error["message"]
+        assert not (folder / "store").exists()
+
+
 class TestAdmission:
     """K and V of a token of SmolLM2 take 23,040 bytes."""
 
