@@ -46,6 +46,8 @@ struct ChatTemplate::Kept {
 
   std::mutex mutex;
   std::map<std::string, Entry> texts;
+  std::once_flag known_once;
+  bool is_known = false;  // Written under known_once.
 };
 
 std::string TemplateOfFile(const std::string& path) {
@@ -53,19 +55,25 @@ std::string TemplateOfFile(const std::string& path) {
   if (!file.ok()) return "";
   const std::optional<std::string> source = file->Text("tokenizer.chat_template");
   if (!source) return "none";
-  return ChatTemplate({.source = *source, .bos = "", .eos = ""}).DocumentParts("", "x").ok()
-             ? "known"
-             : "unknown";
+  return ChatTemplate({.source = *source, .bos = "", .eos = ""}).IsKnown() ? "known" : "unknown";
 }
 
 ChatTemplate::ChatTemplate(TemplateText text, AddedTexts added, std::function<int64_t()> clock)
     : text_(std::move(text)),
       added_(std::move(added)),
-      renderer_(std::make_unique<ChatRenderer>(FindChatProgram(), text_)),
+      program_(FindChatProgram()),
+      renderer_(std::make_unique<ChatRenderer>(program_, text_)),
       clock_(clock != nullptr ? std::move(clock) : [] { return int64_t{std::time(nullptr)}; }),
       has_clock_(renderer_->has_program() && MayAskTheTime(text_.source)),
       kept_(std::make_unique<Kept>()) {}
 ChatTemplate::~ChatTemplate() = default;
+
+bool ChatTemplate::IsKnown() const {
+  std::call_once(kept_->known_once, [this] {
+    kept_->is_known = !text_.source.empty() && DocumentParts("", "x").ok();
+  });
+  return kept_->is_known;
+}
 
 Status ChatTemplate::Check() const {
   if (renderer_->has_program()) return renderer_->Check();

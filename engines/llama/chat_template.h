@@ -43,6 +43,10 @@ class ChatTemplate {
                         std::function<int64_t()> clock = nullptr);
   ~ChatTemplate();
 
+  // The path of attndb-chat; empty: there is none.
+  const std::string& program() const { return program_; }
+  // Whether the template can be applied. Finds it out once, by applying it.
+  bool IsKnown() const;
   // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
   Status Check() const;
 
@@ -95,6 +99,7 @@ class ChatTemplate {
 
   const TemplateText text_;
   const AddedTexts added_;
+  const std::string program_;
   const std::unique_ptr<ChatRenderer> renderer_;
   const std::function<int64_t()> clock_;
   const bool has_clock_;  // Whether the template may ask for the time.

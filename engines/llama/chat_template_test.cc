@@ -95,7 +95,7 @@ TEST(OtherChatTemplateTest, ReplacesTheFilesOwn) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(
       const LlamaEngine engine,
       OpenWithTemplate("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[end]"));
-  EXPECT_TRUE(engine.info().knows_chat_template);
+  EXPECT_TRUE(engine.KnowsChatTemplate());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto ids, engine.FirstTurn("Be.", "Hello"));
   EXPECT_EQ(*engine.Detokenize(ids, true), "[system]Be.[user]Hello[end]");
   ATTNDB_ASSERT_OK_AND_ASSIGN(const RenderedPrompt prompt,
@@ -117,7 +117,7 @@ TEST(OtherChatTemplateTest, DocumentsThatDoNotComeOutAsTheyAreAreRefused) {
         "{{ messages[0].content | tojson }}", "{{ messages[0].content | upper }}",
         "{{ messages[0].content }}{{ messages[0].content }}", "{{ messages[0].role }}"}) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine, OpenWithTemplate(source));
-    EXPECT_FALSE(engine.info().knows_chat_template) << source;
+    EXPECT_FALSE(engine.KnowsChatTemplate()) << source;
     EXPECT_THAT(engine.DocumentParts("", "x"), FailsWith(StatusCode::kUnsupported, ::testing::_))
         << source;
   }

@@ -11,7 +11,6 @@
 
 #include "attndb/num_cores.h"
 #include "engines/llama/abort_guard.h"
-#include "engines/llama/chat/chat_process.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/fingerprint.h"
 #include "engines/llama/llama_log.h"
@@ -167,7 +166,7 @@ void LlamaEngine::Impl::ReadInfo() {
   const llama_vocab* vocab = llama_model_get_vocab(model);
   tokenizer.emplace(vocab);
   ReadTemplate();
-  grammars = std::make_unique<GrammarProcess>(FindChatProgram(), info.path, vocab);
+  grammars = std::make_unique<GrammarProcess>(chat->program(), info.path, vocab);
   info.name = MetaValue(model, "general.name");
   info.architecture = MetaValue(model, "general.architecture");
   info.description = description;
@@ -175,7 +174,6 @@ void LlamaEngine::Impl::ReadInfo() {
   info.vocab_size = tokenizer->vocab_size();
   ReadContextLengths();
   ReadPooling();
-  info.knows_chat_template = info.has_chat_template && chat->DocumentParts("", "x").ok();
   info.has_tokenizer = tokenizer->present();
   info.fim = FimTokensOf(vocab);
 }

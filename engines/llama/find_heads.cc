@@ -77,7 +77,7 @@ Result<HeadTrial> HeadTrial::Make(const LlamaEngine& engine) {
   };
   for (const Needle& needle : trial.needles_) {
     if (tokens.empty()) {
-      const bool raw = !engine.info().knows_chat_template;
+      const bool raw = !engine.KnowsChatTemplate();
       ATTNDB_ASSIGN_OR_RETURN(PromptText first, DocumentText(engine, raw, "", needle.filler));
       tokens = std::move(first.tokens);
     } else {

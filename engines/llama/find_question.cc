@@ -15,7 +15,7 @@ namespace {
 Result<JoinedText> QuestionAlone(const LlamaEngine& engine, std::string_view question,
                                  const TokenizeLimits& limits) {
   PromptParts parts = {{"", WithoutBom(question)}};
-  if (engine.info().knows_chat_template) {
+  if (engine.KnowsChatTemplate()) {
     ATTNDB_ASSIGN_OR_RETURN(parts, engine.DocumentParts("", WithoutBom(question)));
   }
   return engine.Join({}, parts, {.limits = limits});

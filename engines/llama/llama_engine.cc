@@ -51,6 +51,7 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
   return impl_->chat->Apply(messages, add_assistant_header);
 }
 
+bool LlamaEngine::KnowsChatTemplate() const { return impl_->chat->IsKnown(); }
 int64_t LlamaEngine::ChatTime() const { return impl_->chat->ChatTime(); }
 
 Result<RenderedPrompt> LlamaEngine::Render(std::span<const ChatMessage> messages,

@@ -132,7 +132,6 @@ struct ModelInfo {
   // factor times unscaled_context. 0: the file does not say.
   uint64_t max_context = 0;
   bool has_chat_template = false;
-  bool knows_chat_template = false;  // Whether it can be applied.
   bool has_tokenizer = false;
   std::string chat_template;           // The one that is used; empty: none.
   std::string begin_token, end_token;  // Names of the tokens around a text; empty: none.
@@ -453,6 +452,8 @@ class LlamaEngine {
   Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
                                     bool add_assistant_header) const;
 
+  // Whether the model's chat template can be applied. The first call starts attndb-chat.
+  bool KnowsChatTemplate() const;
   // The time of a chat that begins now, for ChatOptions::now, `now` below, and
   // TextLayout::rendered_at of what is stored. 0: the template shows no time.
   int64_t ChatTime() const;

@@ -48,7 +48,7 @@ namespace {
 // By ids alone.
 Result<PromptLayout> GuessLayout(const LlamaEngine& engine, std::span<const TokenId> tokens) {
   // No document was stored by a template that can't be applied.
-  if (!engine.info().knows_chat_template) return PromptLayout::kRaw;
+  if (!engine.KnowsChatTemplate()) return PromptLayout::kRaw;
   // What all prompts begin with, whatever the system message: with two of them and without one.
   ATTNDB_ASSIGN_OR_RETURN(const auto a, engine.DocumentPrefix("A", "x"));
   ATTNDB_ASSIGN_OR_RETURN(const auto b, engine.DocumentPrefix("B", "x"));

@@ -326,7 +326,7 @@ TEST_F(TextJoinTest, ATemplateThatLlamaCppHasNoFormOfIsRenderedAsJinja) {
       EngineWithTemplate(folder,
                          "{{ bos_token }}{% for m in messages %}({{ m.role }}) {{ m.content }}\n"
                          "{% endfor %}{% if add_generation_prompt %}(assistant){% endif %}"));
-  EXPECT_TRUE(engine.info().knows_chat_template);
+  EXPECT_TRUE(engine.KnowsChatTemplate());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText document,
                               DocumentText(engine, false, "Be brief", "The light"));
   const auto shown = [&](const std::vector<TokenId>& tokens) {
@@ -344,7 +344,7 @@ TEST_F(TextJoinTest, AnUnknownTemplateIsRefusedWithTheWayOut) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine,
                               EngineWithTemplate(folder, "{{ nobody.knows(this) }}"));
   EXPECT_TRUE(engine.info().has_chat_template);
-  EXPECT_FALSE(engine.info().knows_chat_template);
+  EXPECT_FALSE(engine.KnowsChatTemplate());
   EXPECT_THAT(DocumentText(engine, false, "", "The light"),
               FailsWith(StatusCode::kUnsupported, HasSubstr("--raw")));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText raw, DocumentText(engine, true, "", "The light"));

@@ -167,7 +167,7 @@ Result<SourceSession> OpenSourceSession(const Service& service, const std::strin
                                                  ? OverSeveral(service, db, asked, plan, limits)
                                                  : OverSome(service, db, asked, plan, limits));
   ATTNDB_RETURN_IF_ERROR(CheckFits(service, asked, own));
-  if (!asked.messages.empty() && service.engine->info().knows_chat_template) {
+  if (!asked.messages.empty() && service.engine->KnowsChatTemplate()) {
     // The messages alone: replies are read alike behind a context.
     ATTNDB_ASSIGN_OR_RETURN(llama::RenderedPrompt rendered,
                             service.engine->Render(asked.messages, asked.chat));
