@@ -11,11 +11,9 @@ bool IsSmall(const MergeLink& link, uint64_t small_tokens = kSmallTokens) {
 
 bool IsShared(const MergeLink& link) { return link.num_contexts > 1; }
 
-}  // namespace
-
-std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain) {
-  if (chain.empty() || !IsSmall(chain.back())) return std::nullopt;
-  size_t begin = chain.size() - 1;
+// The run [begin, end) that the counting rule merges, if it merges any.
+std::optional<MergeChoice> ChooseRun(std::span<const MergeLink> chain, size_t end) {
+  size_t begin = end - 1;
   uint64_t num_tokens = chain[begin].num_tokens;
   bool shared = IsShared(chain[begin]);
   while (begin > 0 && IsSmall(chain[begin - 1]) &&
@@ -24,9 +22,18 @@ std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain) {
     num_tokens += chain[begin].num_tokens;
     shared = shared || IsShared(chain[begin]);
   }
-  const size_t length = chain.size() - begin;
+  const size_t length = end - begin;
   if (length < 2 || (shared && length < kMinSharedRun)) return std::nullopt;
-  return MergeChoice{begin, chain.size()};
+  return MergeChoice{begin, end};
+}
+
+}  // namespace
+
+std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain) {
+  for (size_t end = chain.size(); end > 1 && IsSmall(chain[end - 1]); --end) {
+    if (const std::optional<MergeChoice> choice = ChooseRun(chain, end)) return choice;
+  }
+  return std::nullopt;
 }
 
 std::vector<MergeChoice> ChooseThoroughMerges(std::span<const MergeLink> chain,

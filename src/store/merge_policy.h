@@ -1,10 +1,11 @@
 // Which segments of a chain to merge: a pure function.
 //
 // Segments below kSmallTokens are merged as a binary counter counts: a new one is merged with the
-// older ones before it as long as these are not larger than what is merged already. A token is
+// older ones before it as long as these are not larger than what is merged already. So each of them
+// is shorter than the one before it, also where a merge comes behind several turns. A token is
 // rewritten O(log(kSmallTokens)) times in all, and a chain of n tokens, stored in any number of
-// turns, has at most n / kSmallTokens + log2(kSmallTokens) + 1 segments. What a long import seals
-// is larger from the start and rewritten only by a Compact that is told a length.
+// turns of like length, has at most n / kSmallTokens + log2(kSmallTokens) + 1 segments. What a long
+// import seals is larger from the start and rewritten only by a Compact that is told a length.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_STORE_MERGE_POLICY_H_
@@ -34,7 +35,9 @@ struct MergeChoice {
   size_t end = 0;  // Links [begin, end), at least two.
 };
 
-// The run at the chain's end that a Store should merge now; none most of the time.
+// The run among the small segments at the chain's end that should be merged next; none most of the
+// time. The run that ends last is the first. It is not always at the end: several Stores may have
+// passed since the last merge, and the last of them may have sealed a shorter segment.
 std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
 
 // Which segments Compact merges, and how far.

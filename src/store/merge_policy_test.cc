@@ -20,6 +20,21 @@ struct Totals {
   uint64_t num_rewritten = 0;
 };
 
+// Merges what the policy says until it says nothing; returns how many tokens were rewritten.
+uint64_t MergeAll(std::vector<MergeLink>* chain) {
+  uint64_t num_rewritten = 0;
+  while (const auto choice = ChooseMerge(*chain)) {
+    MergeLink merged;
+    for (size_t i = choice->begin; i < choice->end; ++i)
+      merged.num_tokens += (*chain)[i].num_tokens;
+    num_rewritten += merged.num_tokens;
+    chain->erase(chain->begin() + static_cast<long>(choice->begin),
+                 chain->begin() + static_cast<long>(choice->end));
+    chain->insert(chain->begin() + static_cast<long>(choice->begin), merged);
+  }
+  return num_rewritten;
+}
+
 // A chat: each turn adds a segment and merges what the policy says.
 template <typename NextTurn>
 Totals Chat(std::vector<MergeLink> chain, int num_turns, NextTurn next_turn) {
@@ -28,14 +43,7 @@ Totals Chat(std::vector<MergeLink> chain, int num_turns, NextTurn next_turn) {
     const uint64_t num_new = next_turn();
     totals.num_tokens += num_new;
     chain.push_back({num_new});
-    while (const auto choice = ChooseMerge(chain)) {
-      MergeLink merged;
-      for (size_t i = choice->begin; i < choice->end; ++i) merged.num_tokens += chain[i].num_tokens;
-      totals.num_rewritten += merged.num_tokens;
-      chain.erase(chain.begin() + static_cast<long>(choice->begin),
-                  chain.begin() + static_cast<long>(choice->end));
-      chain.insert(chain.begin() + static_cast<long>(choice->begin), merged);
-    }
+    totals.num_rewritten += MergeAll(&chain);
     totals.max_length = std::max(totals.max_length, chain.size());
   }
   return totals;
@@ -100,6 +108,18 @@ TEST(MergePolicyTest, CountsAsABinaryCounterDoes) {
   EXPECT_EQ(begins({1, kSmallTokens}), std::nullopt) << "nor is the last";
 }
 
+TEST(MergePolicyTest, ALastSegmentThatIsShorterHidesNoRun) {
+  const auto choice_of = [](const std::vector<uint64_t>& lengths) {
+    std::vector<MergeLink> chain;
+    for (const uint64_t length : lengths) chain.push_back({length});
+    const std::optional<MergeChoice> choice = ChooseMerge(chain);
+    return choice ? std::pair(choice->begin, choice->end) : std::pair(size_t{0}, size_t{0});
+  };
+  EXPECT_EQ(choice_of({18, 25, 10}), std::pair(size_t{0}, size_t{2}));
+  EXPECT_EQ(choice_of({18, 25, 11, 12, 5}), std::pair(size_t{2}, size_t{4})) << "the last first";
+  EXPECT_EQ(choice_of({18, 25, kSmallTokens, 12, 5}), std::pair(size_t{0}, size_t{0}));
+}
+
 TEST(MergePolicyTest, TwoHundredTurnsLeaveAShortChain) {
   const Totals totals = Chat({{6000}}, 200, [] { return uint64_t{100}; });
   EXPECT_LE(totals.max_length, 1 + 20000 / kSmallTokens + 12);
@@ -112,6 +132,22 @@ TEST(MergePolicyTest, RandomTurnsKeepTheBounds) {
     const Totals totals = Chat({}, 1000, [&] { return uint64_t{1 + random() % 400}; });
     EXPECT_LE(totals.max_length, totals.num_tokens / kSmallTokens + 12) << "seed " << seed;
     EXPECT_LE(totals.num_rewritten, 12 * totals.num_tokens) << "seed " << seed;
+  }
+}
+
+// Merges run in the background, and a busy machine lets them wait.
+TEST(MergePolicyTest, MergesThatComeLateKeepTheBounds) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<MergeLink> chain;
+    uint64_t num_tokens = 0;
+    for (int turn = 0; turn < 1000; ++turn) {
+      chain.push_back({1 + random() % 400});
+      num_tokens += chain.back().num_tokens;
+      if (random() % 4 != 0) continue;
+      (void)MergeAll(&chain);
+      EXPECT_LE(chain.size(), num_tokens / kSmallTokens + 12) << "seed " << seed;
+    }
   }
 }
 
