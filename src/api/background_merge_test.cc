@@ -175,5 +175,23 @@ TEST_F(BackgroundMergeTest, AChatStaysRightAndShort) {
   ExpectAnswers(Concat(Tokens(all.begin(), all.end() - 1), Tokens{5}), all.size() - 1);
 }
 
+// The merge lane has a low priority: on a busy machine several Stores pass before the next merge.
+TEST_F(BackgroundMergeTest, AChatStaysShortWhoseMergesComeLate) {
+  Session session = NewSession();
+  Tokens all;
+  for (uint64_t turn = 0; turn < 60;) {
+    Event of_merges;
+    test::StopLane(*db_, store::kMergeLane, &of_merges);
+    for (const uint64_t next = turn + 3; turn < next; ++turn) {
+      Append(&session, &all, 15 + turn * 7 % 11, turn + 1);
+      ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "chat", .replace = true}));
+    }
+    of_merges.Set();
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  }
+  EXPECT_LE(SegmentTokens("chat").size(), 12u);
+  ExpectOracle(&session, all);
+}
+
 }  // namespace
 }  // namespace attndb
