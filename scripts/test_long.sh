@@ -16,9 +16,9 @@
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
-#   chats         llama.cpp's own server renders the chats again that recorded_chats_test compares
-#                 with: each of its templates, 300 chats with each. Then both servers answer
-#                 requests that require a call, with each template
+#   chats         recorded_chats_test on all chats: each of llama.cpp's templates, 300 chats with
+#                 each. Then llama.cpp's own server renders these chats again. Then both servers
+#                 answer requests that require a call, with each template
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
@@ -48,6 +48,7 @@ readonly -A sized=(
   [kills]=kill_test
   [flips]="bit_flip_test fault_test api_test"
   [agreement]=llama_smollm2_test
+  [chats]=recorded_chats_test
   [transformers]="python/tests/hf/test_smollm2.py python/tests/hf/test_capture_smollm2.py
                   python/tests/hf/test_interchange_smollm2.py python/tests/hf/test_sizes.py"
 )
@@ -100,10 +101,10 @@ server() {
 
 chats() {
   local log=build/long/chats-check.log
-  scripts/setup.sh templates llama-server
+  scripts/setup.sh engine templates llama-server clients
+  run_sized release chats
   python3 -B tests/server/record_llama_server.py --check | tee "$log"
   print_count "$(tail -n 1 "$log")"
-  scripts/setup.sh engine clients
   scripts/build.sh release attndb_programs
   .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
     --attndb build/release/bin/attndb --llama-server .deps/llama-server/llama-server \
