@@ -5,6 +5,7 @@
 #ifndef ATTNDB_ENGINES_LLAMA_UTF8_BYTES_H_
 #define ATTNDB_ENGINES_LLAMA_UTF8_BYTES_H_
 
+#include <cstddef>
 #include <string_view>
 
 namespace attndb::llama {
@@ -19,6 +20,15 @@ inline std::string_view WithoutBom(std::string_view text) {
 // Whether the byte stands inside a character, behind its first byte.
 inline bool ContinuesUtf8Char(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+// The beginning of a text, of at most so many bytes, that cuts no character.
+inline std::string_view FirstUtf8Bytes(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && max_bytes - end < 3 && ContinuesUtf8Char(text[end])) --end;
+  // More bytes than a character has behind its first one are no character.
+  return text.substr(0, ContinuesUtf8Char(text[end]) ? max_bytes : end);
 }
 
 }  // namespace attndb::llama

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -32,7 +34,7 @@ std::string WithPlace(std::string_view complaint, std::string_view grammar) {
              PlaceOf(grammar, grammar.size() - rest.size());
     }
   }
-  return std::string(complaint.substr(0, kMostBytes));
+  return std::string(FirstUtf8Bytes(complaint, kMostBytes));
 }
 
 }  // namespace

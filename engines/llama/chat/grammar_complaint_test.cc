@@ -46,5 +46,15 @@ TEST(GrammarComplaintTest, ALongOneIsCut) {
   EXPECT_LT(GrammarComplaint(printed, grammar).size(), 400U);
 }
 
+TEST(GrammarComplaintTest, NoCharacterIsCut) {
+  for (size_t shift = 0; shift < 4; ++shift) {
+    std::string printed(shift, 'x');
+    for (size_t i = 0; i < 100; ++i) printed += "\xf0\x9f\x9a\x8b";
+    const std::string complaint = GrammarComplaint(printed, "a ::= b");
+    EXPECT_EQ((complaint.size() - shift) % 4, 0u) << shift;
+    EXPECT_GT(complaint.size(), 290u);
+  }
+}
+
 }  // namespace
 }  // namespace attndb::llama

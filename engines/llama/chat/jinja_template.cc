@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engines/llama/chat/chat_clock.h"
+#include "engines/llama/utf8_bytes.h"
 
 namespace attndb::llama {
 namespace {
@@ -82,7 +83,7 @@ ChatPlan PlanOf(common_chat_params params) {
 Status Refused(std::string_view words) {
   constexpr size_t kMost = 2000;
   return Status::InvalidArgument("the chat template can't be applied: " +
-                                 std::string(words.substr(0, kMost)));
+                                 std::string(FirstUtf8Bytes(words, kMost)));
 }
 
 }  // namespace
