@@ -4,10 +4,6 @@
 
 namespace attndb::server {
 
-std::string PlaceOf(const std::string& place, const std::string& member) {
-  return place.empty() ? member : place + "." + member;
-}
-
 std::string PlaceOf(const std::string& place, size_t index) {
   return PlaceOf(place, std::to_string(index));
 }
@@ -38,10 +34,9 @@ Result<std::string> TypeOf(const Json& object, const std::string& place) {
 }
 
 Result<bool> FlagOf(const Json& object, const std::string& place, const char* name) {
-  const Json* const flag = FindMember(object, name);
-  if (flag == nullptr) return false;
-  if (!flag->is_boolean()) return WrongValue(PlaceOf(place, name), "true or false", *flag);
-  return flag->get<bool>();
+  bool flag = false;
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(object, name, &flag, place));
+  return flag;
 }
 
 Status ReadNumber(const Json& object, const char* name, double least, double most, float* value) {
@@ -57,17 +52,10 @@ Status ReadNumber(const Json& object, const char* name, double least, double mos
 
 Result<std::optional<uint64_t>> CountOf(const Json& object, const std::string& place,
                                         const char* name, uint64_t least, uint64_t most) {
-  const Json* const found = FindMember(object, name);
-  if (found == nullptr) return std::optional<uint64_t>();
-  const Json count = WholeNumber(*found);
-  const bool fits =
-      count.is_number_unsigned() && count.get<uint64_t>() >= least && count.get<uint64_t>() <= most;
-  if (!fits) {
-    return WrongValue(PlaceOf(place, name),
-                      "an integer from " + std::to_string(least) + " to " + std::to_string(most),
-                      *found);
-  }
-  return std::optional(count.get<uint64_t>());
+  if (FindMember(object, name) == nullptr) return std::optional<uint64_t>();
+  uint64_t count = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadCount(object, name, least, most, &count, place));
+  return std::optional(count);
 }
 
 }  // namespace attndb::server

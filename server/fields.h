@@ -14,8 +14,6 @@
 
 namespace attndb::server {
 
-// The place of a member of what is at `place`: "messages.content". An empty place is the body's.
-std::string PlaceOf(const std::string& place, const std::string& member);
 // The place of an entry as Anthropic's interface has it, "messages.0", and as OpenAI's has it,
 // "input[0]".
 std::string PlaceOf(const std::string& place, size_t index);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "engines/llama/utf8_bytes.h"
+
 namespace attndb::server {
 namespace {
 
@@ -42,7 +44,7 @@ class LimitCheck final : public nlohmann::json_sax<Json> {
   bool end_array() override { return Close(); }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
     // It shows what was read last, which may be all of it.
-    return Fail(std::string(e.what()).substr(0, kMaxTroubleBytes));
+    return Fail(std::string(llama::FirstUtf8Bytes(e.what(), kMaxTroubleBytes)));
   }
 
  private:
@@ -87,6 +89,8 @@ Status CheckJson(const std::string& field, std::string_view text, size_t members
                                  "' is not JSON that can be taken: " + check.trouble());
 }
 
+bool IsJson(std::string_view text) { return Json::accept(text); }
+
 Json ReadOwnJson(std::string_view text) { return Json::parse(text); }
 
 const Json* FindMember(const Json& object, const char* name) {
@@ -99,10 +103,14 @@ bool AsksForNothing(const Json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-Status ReadFlag(const Json& object, const char* name, bool* value) {
+std::string PlaceOf(const std::string& place, const std::string& member) {
+  return place.empty() ? member : place + "." + member;
+}
+
+Status ReadFlag(const Json& object, const char* name, bool* value, const std::string& place) {
   const Json* const flag = FindMember(object, name);
   if (flag == nullptr) return Status::Ok();
-  if (!flag->is_boolean()) return WrongValue(name, "true or false", *flag);
+  if (!flag->is_boolean()) return WrongValue(PlaceOf(place, name), "true or false", *flag);
   *value = flag->get<bool>();
   return Status::Ok();
 }
@@ -124,15 +132,16 @@ Status ReadString(const Json& object, const char* name, std::string* value) {
 }
 
 Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
-                 uint64_t* value) {
+                 uint64_t* value, const std::string& place) {
   const Json* const found = FindMember(object, name);
   if (found == nullptr) return Status::Ok();
   const Json count = WholeNumber(*found);
   const bool fits =
       count.is_number_unsigned() && count.get<uint64_t>() >= least && count.get<uint64_t>() <= most;
   if (!fits) {
-    return WrongValue(
-        name, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *found);
+    return WrongValue(PlaceOf(place, name),
+                      "an integer from " + std::to_string(least) + " to " + std::to_string(most),
+                      *found);
   }
   *value = count.get<uint64_t>();
   return Status::Ok();
@@ -158,8 +167,8 @@ Status WrongValue(const std::string& field, const std::string& expected, const J
 
 std::string Shown(const Json& found) {
   std::string text = ToText(found);
-  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
-  return text;
+  if (text.size() <= kMaxShownBytes) return text;
+  return std::string(llama::FirstUtf8Bytes(text, kMaxShownBytes)) + "...";
 }
 
 std::string ToText(const Json& json) {

@@ -35,6 +35,9 @@ inline Result<Json> ParseJson(std::string_view text, const WideField& wide) {
 // Errors: as ParseJson, and `members` is the limit of each object; with the field's name.
 Status CheckJson(const std::string& field, std::string_view text, size_t members);
 
+// Whether a text is JSON, however large it is.
+bool IsJson(std::string_view text);
+
 // Returns the tree of a JSON text of the library's own. A source that calls nlohmann's parser takes
 // 2 s more to compile.
 Json ReadOwnJson(std::string_view text);
@@ -45,14 +48,18 @@ const Json* FindMember(const Json& object, const char* name);
 // Whether the value of a field asks for nothing: null, false, 0, or what is empty.
 bool AsksForNothing(const Json& value);
 
+// The place of a member of what is at `place`: "messages.content". An empty place is the body's.
+std::string PlaceOf(const std::string& place, const std::string& member);
+
 // Reads a member that is true or false into *value, which stays as it is where there is none.
+// `place`: the object's own, for errors.
 // Errors: kInvalidArgument.
-Status ReadFlag(const Json& object, const char* name, bool* value);
+Status ReadFlag(const Json& object, const char* name, bool* value, const std::string& place = "");
 
 // Likewise for a text, and for a whole number from `least` to `most`.
 Status ReadString(const Json& object, const char* name, std::string* value);
 Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
-                 uint64_t* value);
+                 uint64_t* value, const std::string& place = "");
 
 // Returns a whole number as an integer, also if it is written as 40.0 or 1e3: in JSON all of these
 // are the same number. Other values come back as they are.

@@ -57,6 +57,18 @@ TEST(JsonTest, WhatIsNoJsonIsRefused) {
   }
 }
 
+TEST(JsonTest, WhatIsShownIsCutBetweenCharacters) {
+  for (size_t shift = 0; shift < 4; ++shift) {
+    std::string text(shift, 'x');
+    for (size_t i = 0; i < 40; ++i) text += "\xf0\x9f\x9a\x8b";
+    const std::string shown = Shown(Json(text));
+    EXPECT_TRUE(IsUtf8(shown)) << shown;
+    EXPECT_GT(shown.size(), 36u);
+  }
+  const std::string half(100, '\x9a');
+  EXPECT_EQ(Shown(Json(half)).size(), 1 + 39 + 3) << "bytes that are no character";
+}
+
 TEST(JsonTest, BytesAreUtf8OrNot) {
   for (const char* const bytes : {"", "a", "\xc3\xa4", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"}) {
     EXPECT_TRUE(IsUtf8(bytes)) << bytes;
