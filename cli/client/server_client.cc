@@ -6,6 +6,7 @@
 #include "cli/client/context_json.h"
 #include "cli/common/exit_code.h"
 #include "cli/common/interrupt.h"
+#include "engines/llama/utf8_bytes.h"
 #include "server/http/event_reader.h"
 #include "server/json.h"
 
@@ -50,7 +51,8 @@ Status StatusOfError(int http_status, const Json& error) {
   const std::string text = message != nullptr && message->is_string()
                                ? message->get<std::string>()
                                : "the server answers with status " + std::to_string(http_status);
-  return Status(code.value_or(CodeOfHttp(http_status)), Printable(text.substr(0, kMaxShownBytes)));
+  return Status(code.value_or(CodeOfHttp(http_status)),
+                Printable(llama::FirstUtf8Bytes(text, kMaxShownBytes)));
 }
 
 Result<Json> ParseAnswer(std::string_view body) {

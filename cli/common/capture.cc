@@ -13,6 +13,7 @@
 #include "cli/common/parse_number.h"
 #include "cli/common/temp_dir.h"
 #include "cli/common/units.h"
+#include "engines/llama/utf8_bytes.h"
 
 namespace attndb::cli {
 namespace {
@@ -195,7 +196,7 @@ Result<std::vector<TokenId>> ParseTokenIds(std::string_view text) {
     const std::optional<TokenId> token = ParseNumber<TokenId>(word);
     if (!token || *token < 0) {
       return Status::InvalidArgument("token " + std::to_string(tokens.size()) + " is '" +
-                                     std::string(word.substr(0, 40)) +
+                                     std::string(llama::FirstUtf8Bytes(word, 40)) +
                                      "', expected a number of 0 or more");
     }
     tokens.push_back(*token);
