@@ -1,10 +1,11 @@
 #include "server/anthropic/history.h"
 
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "server/fields.h"
+#include "server/openai/chat_messages.h"
+#include "server/openai/open_calls.h"
 #include "server/openai/text_request.h"
 
 namespace attndb::server {
@@ -14,11 +15,6 @@ constexpr std::string_view kSystem = "system";
 constexpr std::string_view kUser = "user";
 constexpr std::string_view kAssistant = "assistant";
 constexpr std::string_view kTool = "tool";
-
-// A text behind others.
-void AddTo(std::optional<std::string>* text, const std::string& more) {
-  *text = text->has_value() ? **text + "\n" + more : more;
-}
 
 std::string OwnIdOf(const std::string& id) {
   return id.starts_with(kCallIdPrefix) ? id.substr(kCallIdPrefix.size()) : id;
@@ -35,16 +31,8 @@ class HistoryReader {
 
  private:
   // A message that may still grow.
-  struct Draft {
-    std::string_view role;
-    std::optional<std::string> text = {};
-    std::optional<std::string> reasoning = {};
-    Json calls = Json::array();
-  };
-  // A call of a tool.
-  struct Asked {
-    std::string name;
-    bool is_answered = false;
+  struct Draft : AssistantDraft {
+    std::string_view role = {};
   };
 
   Draft* DraftOf(std::string_view role);
@@ -60,22 +48,21 @@ class HistoryReader {
   CacheMarks* const marks_;
   std::vector<llama::ChatMessage> messages_;
   std::optional<Draft> draft_;
-  std::map<std::string, Asked> asked_;  // By the calls' ids, as the client has them.
+  OpenCalls open_;  // By the ids that the client has.
 };
 
 HistoryReader::Draft* HistoryReader::DraftOf(std::string_view role) {
   if (draft_ && draft_->role == role) return &*draft_;
   Close();
-  return &draft_.emplace(Draft{.role = role});
+  draft_.emplace().role = role;
+  return &*draft_;
 }
 
 void HistoryReader::Close() {
   if (!draft_) return;
-  Json more = Json::object();
-  if (draft_->reasoning) more["reasoning_content"] = *draft_->reasoning;
-  if (!draft_->calls.empty()) more["tool_calls"] = std::move(draft_->calls);
-  messages_.push_back({std::string(draft_->role), draft_->text.value_or(""),
-                       more.empty() ? std::string() : ToText(more)});
+  const std::string_view role = draft_->role;
+  messages_.push_back((*std::move(draft_)).ToMessage());
+  messages_.back().role = role;
   draft_.reset();
 }
 
@@ -90,7 +77,7 @@ Result<std::string> HistoryReader::TextOf(const Json& content, const std::string
       return RefusedAt(at, "blocks of type " + Shown(type) + " are not supported");
     ATTNDB_RETURN_IF_ERROR(marks_->Take(content[i], at));
     ATTNDB_ASSIGN_OR_RETURN(const std::string more, NeededText(content[i], at, "text"));
-    AddTo(&text, more);
+    AssistantDraft::AddLine(more, &text);
   }
   return text.value_or("");
 }
@@ -103,13 +90,13 @@ Status HistoryReader::ReadSystem(const Json& system) {
 
 Status HistoryReader::ReadText(std::string_view role, const Json& block, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, NeededText(block, place, "text"));
-  AddTo(&DraftOf(role)->text, text);
+  AssistantDraft::AddLine(text, &DraftOf(role)->text);
   return Status::Ok();
 }
 
 Status HistoryReader::ReadThinking(const Json& block, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, NeededText(block, place, "thinking"));
-  AddTo(&DraftOf(kAssistant)->reasoning, text);
+  AssistantDraft::AddLine(text, &DraftOf(kAssistant)->reasoning);
   return Status::Ok();
 }
 
@@ -118,24 +105,20 @@ Status HistoryReader::ReadCall(const Json& block, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string name, NeededText(block, place, "name"));
   const Json* const input = FindMember(block, "input");
   ATTNDB_RETURN_IF_ERROR(CheckObject(input == nullptr ? Json() : *input, PlaceOf(place, "input")));
-  if (!asked_.emplace(id, Asked{.name = name}).second) {
-    return RefusedAt(PlaceOf(place, "id"), Shown(id) + " is the id of an earlier call");
-  }
-  Json call = {{"id", OwnIdOf(id)},
-               {"type", "function"},
-               {"function", {{"name", name}, {"arguments", ToText(*input)}}}};
-  DraftOf(kAssistant)->calls.push_back(std::move(call));
+  open_.Add(id, name);
+  DraftOf(kAssistant)->calls.push_back(ToolCallJson(OwnIdOf(id), name, ToText(*input)));
   return Status::Ok();
 }
 
 Status HistoryReader::ReadResult(const Json& block, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string id, NeededText(block, place, "tool_use_id"));
   const std::string id_place = PlaceOf(place, "tool_use_id");
-  const auto found = asked_.find(id);
-  if (found == asked_.end()) {
+  std::string name;
+  const OpenCalls::Answered answered = open_.Answer(id, &name);
+  if (answered == OpenCalls::Answered::kNoCall) {
     return RefusedAt(id_place, "there is no tool_use with the id " + Shown(id) + " before it");
   }
-  if (std::exchange(found->second.is_answered, true)) {
+  if (answered == OpenCalls::Answered::kTwice) {
     return RefusedAt(id_place, "the tool_use " + Shown(id) + " has a result already");
   }
   std::string text;
@@ -145,7 +128,7 @@ Status HistoryReader::ReadResult(const Json& block, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const bool is_error, FlagOf(block, place, "is_error"));
   if (is_error) text = "Error: " + text;
   Close();
-  const Json more = {{"tool_call_id", OwnIdOf(id)}, {"name", found->second.name}};
+  const Json more = {{"tool_call_id", OwnIdOf(id)}, {"name", name}};
   messages_.push_back({std::string(kTool), std::move(text), ToText(more)});
   return Status::Ok();
 }
@@ -174,7 +157,7 @@ Status HistoryReader::ReadMessage(const Json& message, const std::string& place)
   const std::string content_place = PlaceOf(place, "content");
   const Json* const content = FindMember(message, "content");
   if (content != nullptr && content->is_string()) {
-    AddTo(&DraftOf(role)->text, content->get<std::string>());
+    AssistantDraft::AddLine(content->get<std::string>(), &DraftOf(role)->text);
     return Status::Ok();
   }
   if (content == nullptr || !content->is_array() || content->empty()) {

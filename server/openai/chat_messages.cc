@@ -1,10 +1,10 @@
 #include "server/openai/chat_messages.h"
 
 #include <array>
-#include <map>
 #include <string>
 #include <utility>
 
+#include "server/openai/open_calls.h"
 #include "server/openai/tools_field.h"
 
 namespace attndb::server {
@@ -12,26 +12,19 @@ namespace {
 
 constexpr const char* kRoles = "system, developer, user, assistant or tool";
 
-// Calls of tools that a chat has so far, by their ids.
-class OpenCalls {
- public:
-  void Add(const std::string& id) { ++num_open_[id]; }
-  // Notes the result of a call. Errors: there is no such call, or all such calls have results.
-  Status Answer(const std::string& field, const std::string& id) {
-    const auto found = num_open_.find(id);
-    if (found == num_open_.end()) {
+// Notes the result of a call. Errors: there is no such call, or all such calls have results.
+Status AnswerCall(const std::string& field, const std::string& id, OpenCalls* open) {
+  std::string name;
+  switch (open->Answer(id, &name)) {
+    case OpenCalls::Answered::kOk:
+      return Status::Ok();
+    case OpenCalls::Answered::kNoCall:
       return WrongValue(field, "the id of a tool call in a message before it", id);
-    }
-    if (found->second == 0) {
-      return WrongValue(field, "the id of a tool call that has no result yet", id);
-    }
-    --found->second;
-    return Status::Ok();
+    case OpenCalls::Answered::kTwice:
+      break;
   }
-
- private:
-  std::map<std::string, size_t> num_open_;  // An id may come again in a later message.
-};
+  return WrongValue(field, "the id of a tool call that has no result yet", id);
+}
 
 struct Content {
   std::string text;
@@ -85,12 +78,8 @@ Result<Json> ReadChatCall(const Json& call, const std::string& name, OpenCalls* 
   if (!arguments.is_string()) return WrongValue(place, "a text that is JSON", arguments);
   ATTNDB_RETURN_IF_ERROR(
       CheckJson(place, arguments.get_ref<const std::string&>(), kMaxSchemaMembers));
-  Json read = Json::object();
-  if (!id.empty()) read["id"] = id;
-  read["type"] = "function";
-  read["function"] = {{"name", std::move(called)}, {"arguments", arguments}};
-  if (!id.empty()) open->Add(id);
-  return read;
+  if (!id.empty()) open->Add(id, called);
+  return ToolCallJson(id, called, arguments.get_ref<const std::string&>());
 }
 
 Status ReadCalls(const Json& message, const std::string& name, OpenCalls* open, Json* more) {
@@ -115,7 +104,7 @@ Status ReadToolResult(const Json& message, const std::string& name, OpenCalls* o
   const std::string place = name + "." + kToolCallId;
   if (id.empty())
     return WrongValue(place, "the id of a tool call", message.value(kToolCallId, Json()));
-  ATTNDB_RETURN_IF_ERROR(open->Answer(place, id));
+  ATTNDB_RETURN_IF_ERROR(AnswerCall(place, id, open));
   (*more)[kToolCallId] = std::move(id);
   return Status::Ok();
 }
@@ -168,6 +157,27 @@ Result<std::vector<llama::ChatMessage>> ReadMessages(const Json& body) {
     messages.push_back(std::move(message));
   }
   return messages;
+}
+
+Json ToolCallJson(const std::string& id, const std::string& name, const std::string& arguments) {
+  Json call = Json::object();
+  if (!id.empty()) call["id"] = id;
+  call["type"] = "function";
+  call["function"] = {{"name", name}, {"arguments", arguments}};
+  return call;
+}
+
+void AssistantDraft::AddLine(const std::string& line, std::optional<std::string>* text) {
+  *text = text->has_value() ? **text + "\n" + line : line;
+}
+
+llama::ChatMessage AssistantDraft::ToMessage() && {
+  Json more = Json::object();
+  if (reasoning) more[kReasoning] = *std::move(reasoning);
+  if (!calls.empty()) more[kToolCalls] = std::move(calls);
+  return {.role = "assistant",
+          .content = std::move(text).value_or(""),
+          .more = more.empty() ? std::string() : ToText(more)};
 }
 
 bool CallsTools(const llama::ChatMessage& message) {

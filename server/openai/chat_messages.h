@@ -10,6 +10,8 @@
 #define ATTNDB_SERVER_OPENAI_CHAT_MESSAGES_H_
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "attndb/result.h"
@@ -29,6 +31,20 @@ inline constexpr const char* kReasoning = "reasoning_content";
 // Reads the field "messages". Texts of parts are joined by line ends, as llama.cpp's server joins
 // them.
 Result<std::vector<llama::ChatMessage>> ReadMessages(const Json& body);
+
+// A call of a tool, with the members that templates know, in their order. An empty id is left out.
+Json ToolCallJson(const std::string& id, const std::string& name, const std::string& arguments);
+
+// An assistant's message that grows while a client's history, or a reply, is read.
+struct AssistantDraft {
+  std::optional<std::string> text = {};
+  std::optional<std::string> reasoning = {};
+  Json calls = Json::array();  // Those of ToolCallJson.
+
+  // Adds a text on a line of its own.
+  static void AddLine(const std::string& line, std::optional<std::string>* text);
+  llama::ChatMessage ToMessage() &&;
+};
 
 // Whether the message calls tools.
 bool CallsTools(const llama::ChatMessage& message);

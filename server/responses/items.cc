@@ -1,21 +1,17 @@
 #include "server/responses/items.h"
 
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "server/fields.h"
 #include "server/openai/chat_messages.h"
+#include "server/openai/open_calls.h"
 
 namespace attndb::server {
 namespace {
 
 constexpr const char* kItemAssistant = "assistant";
 constexpr const char* kItemTool = "tool";
-
-void AddItemText(std::optional<std::string>* text, const std::string& more) {
-  *text = text->has_value() ? **text + "\n" + more : more;
-}
 
 bool IsTextType(const std::string& type) {
   return type == "input_text" || type == "output_text" || type == "text" ||
@@ -39,7 +35,7 @@ Result<std::string> TextOfParts(const Json* content, const std::string& place) {
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::string more,
                             NeededText(part, at, is_refusal ? "refusal" : "text"));
-    AddItemText(&text, more);
+    AssistantDraft::AddLine(more, &text);
   }
   return text.value_or("");
 }
@@ -53,13 +49,7 @@ class ItemReader {
   ChatMessages Take();
 
  private:
-  struct Draft {
-    std::optional<std::string> text = {};
-    std::optional<std::string> reasoning = {};
-    Json calls = Json::array();
-  };
-
-  Draft* Assistant() { return draft_ ? &*draft_ : &draft_.emplace(); }
+  AssistantDraft* Assistant() { return draft_ ? &*draft_ : &draft_.emplace(); }
   void Close();
   Status ReadMessage(const Json& item, const std::string& place);
   Status ReadReasoning(const Json& item, const std::string& place);
@@ -67,8 +57,8 @@ class ItemReader {
   Status ReadOutput(const Json& item, const std::string& place);
 
   ChatMessages messages_;
-  std::optional<Draft> draft_;               // The assistant's message that may still grow.
-  std::map<std::string, bool> is_answered_;  // By the ids of calls.
+  std::optional<AssistantDraft> draft_;  // The assistant's message that may still grow.
+  OpenCalls open_;
 };
 
 ItemReader::ItemReader(const ChatMessages& before) {
@@ -76,20 +66,17 @@ ItemReader::ItemReader(const ChatMessages& before) {
     if (message.more.empty()) continue;
     const Json more = ReadOwnJson(message.more);
     if (const Json* const calls = FindMember(more, kToolCalls)) {
-      for (const Json& call : *calls) is_answered_.emplace(call.value("id", ""), false);
+      for (const Json& call : *calls) open_.Add(call.value("id", ""), "");
     }
+    std::string name;
     if (const Json* const id = FindMember(more, kToolCallId))
-      is_answered_[id->get<std::string>()] = true;
+      (void)open_.Answer(id->get<std::string>(), &name);
   }
 }
 
 void ItemReader::Close() {
   if (!draft_) return;
-  Json more = Json::object();
-  if (draft_->reasoning) more[kReasoning] = *draft_->reasoning;
-  if (!draft_->calls.empty()) more[kToolCalls] = std::move(draft_->calls);
-  messages_.push_back(
-      {kItemAssistant, draft_->text.value_or(""), more.empty() ? std::string() : ToText(more)});
+  messages_.push_back((*std::move(draft_)).ToMessage());
   draft_.reset();
 }
 
@@ -102,7 +89,7 @@ Status ItemReader::ReadMessage(const Json& item, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(std::string text,
                           TextOfParts(FindMember(item, "content"), PlaceOf(place, "content")));
   if (role == kItemAssistant) {
-    AddItemText(&Assistant()->text, text);
+    AssistantDraft::AddLine(text, &Assistant()->text);
     return Status::Ok();
   }
   Close();
@@ -114,7 +101,7 @@ Status ItemReader::ReadReasoning(const Json& item, const std::string& place) {
   const Json* const content = FindMember(item, "content");
   if (content == nullptr) return Status::Ok();  // A summary alone is not what the model thought.
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, TextOfParts(content, PlaceOf(place, "content")));
-  AddItemText(&Assistant()->reasoning, text);
+  AssistantDraft::AddLine(text, &Assistant()->reasoning);
   return Status::Ok();
 }
 
@@ -122,23 +109,20 @@ Status ItemReader::ReadCall(const Json& item, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string id, NeededText(item, place, "call_id"));
   ATTNDB_ASSIGN_OR_RETURN(const std::string name, NeededText(item, place, "name"));
   ATTNDB_ASSIGN_OR_RETURN(const std::string arguments, NeededText(item, place, "arguments"));
-  if (!is_answered_.emplace(id, false).second) {
-    return RefusedAt(PlaceOf(place, "call_id"), Shown(id) + " is the id of an earlier call");
-  }
-  Json call = {
-      {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
-  Assistant()->calls.push_back(std::move(call));
+  open_.Add(id, name);
+  Assistant()->calls.push_back(ToolCallJson(id, name, arguments));
   return Status::Ok();
 }
 
 Status ItemReader::ReadOutput(const Json& item, const std::string& place) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string id, NeededText(item, place, "call_id"));
   const std::string at = PlaceOf(place, "call_id");
-  const auto found = is_answered_.find(id);
-  if (found == is_answered_.end()) {
+  std::string name;
+  const OpenCalls::Answered answered = open_.Answer(id, &name);
+  if (answered == OpenCalls::Answered::kNoCall) {
     return RefusedAt(at, "there is no function_call with the id " + Shown(id) + " before it");
   }
-  if (std::exchange(found->second, true)) {
+  if (answered == OpenCalls::Answered::kTwice) {
     return RefusedAt(at, "the function_call " + Shown(id) + " has an output already");
   }
   ATTNDB_ASSIGN_OR_RETURN(std::string text,
