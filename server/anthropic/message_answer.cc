@@ -6,6 +6,7 @@
 #include "server/anthropic/history.h"
 #include "server/chat/turn_headers.h"
 #include "server/openai/error.h"
+#include "server/openai/tools_field.h"
 
 namespace attndb::server {
 namespace {
@@ -55,7 +56,7 @@ Json MessageAnswer::Empty(const Block& block) {
   return {{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", Json::object()}};
 }
 
-Json MessageAnswer::Whole(const Block& block) {
+Result<Json> MessageAnswer::Whole(const Block& block) {
   Json json = Empty(block);
   if (block.kind == BlockKind::kText) json["text"] = block.text;
   if (block.kind == BlockKind::kThinking) {
@@ -64,8 +65,13 @@ Json MessageAnswer::Whole(const Block& block) {
   }
   if (block.kind != BlockKind::kCall) return json;
   // The input of a call that was cut is no JSON, and stays empty.
-  Result<Json> input = ParseJson(block.text);
-  if (input.ok() && input->is_object()) json["input"] = *std::move(input);
+  if (!IsJson(block.text)) return json;
+  const Status status = CheckJson("input", block.text, kMaxSchemaMembers);
+  if (!status.ok()) {
+    return Status::Internal("the reply's call of " + block.name + ": " + status.message());
+  }
+  Json input = ReadOwnJson(block.text);
+  if (input.is_object()) json["input"] = std::move(input);
   return json;
 }
 
@@ -151,7 +157,11 @@ void MessageAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
     return responder_->End();
   }
   Json whole = Message();
-  for (const Block& block : blocks_) whole["content"].push_back(Whole(block));
+  for (const Block& block : blocks_) {
+    Result<Json> json = Whole(block);
+    if (!json.ok()) return OnError(json.status());
+    whole["content"].push_back(*std::move(json));
+  }
   whole.update(stop);
   whole["usage"] = usage;
   responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens), .body = ToText(whole)});

@@ -58,7 +58,7 @@ class MessageAnswer final : public ReplyWriter {
   Json StopOf(const TurnEnd& end, size_t num_calls) const;
   // The block as it is when it begins, and as a whole answer has it.
   static Json Empty(const Block& block);
-  static Json Whole(const Block& block);
+  static Result<Json> Whole(const Block& block);
   static Json DeltaOf(const Block& block, const std::string& text);
 
   void Add(const Block& block, const std::string& text);

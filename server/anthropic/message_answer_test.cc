@@ -13,6 +13,7 @@
 
 #include "server/chat/turn_headers.h"
 #include "server/http/recording_responder_test_util.h"
+#include "server/openai/text_request.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
@@ -111,6 +112,38 @@ TEST_F(MessageAnswerTest, ACallThatWasCutHasNoInput) {
   answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 3}, 1);
   EXPECT_THAT(responder_->sent->body, HasSubstr(R"("name":"get","input":{}}])"));
   EXPECT_THAT(responder_->sent->body, HasSubstr(R"("stop_reason":"max_tokens")"));
+}
+
+// An object of so many members.
+std::string WideObject(size_t num_members) {
+  std::string text = "{";
+  for (size_t i = 0; i < num_members; ++i) {
+    text += (i == 0 ? "\"m" : ",\"m") + std::to_string(i) + "\":1";
+  }
+  return text + "}";
+}
+
+TEST_F(MessageAnswerTest, AWideInputIsGivenUpToTheLimit) {
+  MessageAnswer answer = Answer(false);
+  answer.OnStart(Start());
+  answer.OnDelta(Call(0, "7", "get", WideObject(kMaxSchemaMembers)));
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3}, 1);
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_THAT(responder_->sent->body, HasSubstr(R"("m1023":1)"));
+  const Json content = ReadOwnJson(responder_->sent->body)["content"];
+  EXPECT_THAT(ParseJson(R"({"messages":[{"content":)" + ToText(content) + "}]}", kWideFields),
+              IsOk())
+      << "the next request has the input";
+}
+
+TEST_F(MessageAnswerTest, AnInputBeyondTheLimitIsAnError) {
+  MessageAnswer answer = Answer(false);
+  answer.OnStart(Start());
+  answer.OnDelta(Call(0, "7", "get", WideObject(kMaxSchemaMembers + 1)));
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3}, 1);
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_EQ(responder_->sent->status, 500);
+  EXPECT_THAT(responder_->sent->body, HasSubstr("an object of more than 1024 members"));
 }
 
 TEST_F(MessageAnswerTest, BlocksOfAStreamFollowEachOther) {

@@ -36,12 +36,17 @@ inline constexpr uint64_t kMaxTopLogprobs = 20;
 // Fields whose objects may be large.
 inline constexpr std::array kWideFields = {
     kBiasField, WideField{.name = "tools", .members = kMaxSchemaMembers, .is_deep = true},
+    // The inputs of calls in Anthropic's messages. All interfaces take the calls that replies had.
+    WideField{.name = "messages", .members = kMaxSchemaMembers, .is_deep = true},
+    WideField{.name = "output_config", .members = kMaxSchemaMembers, .is_deep = true},
+    WideField{.name = "text", .members = kMaxSchemaMembers, .is_deep = true},
     WideField{.name = "response_format", .members = kMaxSchemaMembers, .is_deep = true},
     WideField{.name = "json_schema", .members = kMaxSchemaMembers, .is_deep = true}};
 
 struct TextRequest {
   std::vector<llama::ChatMessage> messages;  // For a chat.
-  // For a bare completion: one of them is not empty.
+  // For a bare completion: one of them is not empty. With both, the text is what the client wrote
+  // of the ids, which are what is run.
   std::string prompt;
   std::vector<TokenId> prompt_tokens;  // Ids from 0 on, of any vocabulary.
   // 0: the prompt is read and stored, and no reply begins. None: it does not say.

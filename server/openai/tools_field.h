@@ -16,7 +16,7 @@
 namespace attndb::server {
 
 inline constexpr size_t kMaxToolNameBytes = 64;
-inline constexpr size_t kMaxSchemaMembers = 1024;  // In each object of a schema.
+inline constexpr size_t kMaxSchemaMembers = 1024;  // In each object of a schema, or of a call.
 
 // Tools keep the client's order, and their members theirs.
 Status ReadTools(const Json& body, llama::ChatOptions* chat);
