@@ -33,14 +33,25 @@ Result<ResponseRecord> ReadRecord(const Json& json) {
 
 }  // namespace
 
-std::string RecordText(const ResponseRecord& record, const ChatMessages& before) {
-  Json json = record.frame.settings;
-  json["input"] = record.request.input;
-  json[kOwnMember] = Json{{"version", kRecordVersion},       {"model", record.frame.model},
-                          {"created", record.frame.created}, {"before", JsonOfMessages(before)},
-                          {"reply", record.reply},           {"is_cut", record.is_cut},
-                          {"status", record.status},         {"usage", record.usage}};
-  return ToText(json);
+std::string RecordFront(const ResponseFrame& frame, const ResponseRequest& request,
+                        const ChatMessages& before) {
+  Json json = frame.settings;
+  json["input"] = request.input;
+  json[kOwnMember] = Json{{"version", kRecordVersion},
+                          {"model", frame.model},
+                          {"created", frame.created},
+                          {"before", JsonOfMessages(before)}};
+  std::string text = ToText(json);
+  text.resize(text.size() - 2);  // The ends of both objects.
+  return text;
+}
+
+std::string RecordEnd(const ResponseRecord& record) {
+  const Json more = {{"reply", record.reply},
+                     {"is_cut", record.is_cut},
+                     {"status", record.status},
+                     {"usage", record.usage}};
+  return "," + ToText(more).substr(1) + "}";
 }
 
 Result<ResponseRecord> ParseRecord(const std::string& context, const std::string& note) {
@@ -54,17 +65,12 @@ Result<ResponseRecord> ParseRecord(const std::string& context, const std::string
 }
 
 llama::ChatMessage MessageOf(const llama::ReadReply& reply) {
-  Json more = Json::object();
-  if (!reply.reasoning.empty()) more[kReasoning] = reply.reasoning;
-  Json calls = Json::array();
+  AssistantDraft draft = {.text = reply.content};
+  if (!reply.reasoning.empty()) draft.reasoning = reply.reasoning;
   for (const llama::ReadCall& call : reply.calls) {
-    Json one = {{"id", call.id},
-                {"type", "function"},
-                {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-    calls.push_back(std::move(one));
+    draft.calls.push_back(ToolCallJson(call.id, call.name, call.arguments));
   }
-  if (!calls.empty()) more[kToolCalls] = std::move(calls);
-  return {"assistant", reply.content, more.empty() ? std::string() : ToText(more)};
+  return std::move(draft).ToMessage();
 }
 
 }  // namespace attndb::server

@@ -24,8 +24,12 @@ struct ResponseRecord {
   Json usage;
 };
 
-// `before`: the messages in front of the request's input.
-std::string RecordText(const ResponseRecord& record, const ChatMessages& before);
+// The beginning of a record's text: all that is known before the reply. `before`: the messages in
+// front of the request's input.
+std::string RecordFront(const ResponseFrame& frame, const ResponseRequest& request,
+                        const ChatMessages& before);
+// The text of the record behind its beginning. Takes as long as the reply is.
+std::string RecordEnd(const ResponseRecord& record);
 
 // Errors: kNotFound: the note is none of a response.
 Result<ResponseRecord> ParseRecord(const std::string& context, const std::string& note);

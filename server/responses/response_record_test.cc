@@ -32,7 +32,8 @@ TEST(ResponseRecordTest, ARecordIsReadAsItWasWritten) {
   record.reply = "<think>x</think>Yes.";
   record.status = kIncomplete;
   record.usage = Json{{"input_tokens", 3}};
-  const Result<ResponseRecord> again = ParseRecord("turn-1", RecordText(record, before));
+  const Result<ResponseRecord> again =
+      ParseRecord("turn-1", RecordFront(record.frame, record.request, before) + RecordEnd(record));
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(again->frame.context, "turn-1");
   EXPECT_EQ(again->frame.model, "m");

@@ -72,23 +72,26 @@ Result<ChatMessages> MessagesBefore(const Service& service, const std::string& t
 
 // One request on its way: what its parser, its writer and its note share.
 struct AskedResponse {
-  ResponseRecord record;
-  ChatMessages before;
+  ResponseFrame frame;
+  // The note's beginning. It is long, and the note is made on the scheduler's thread. Empty: the
+  // response is not stored.
+  std::string front;
 };
 
 Result<TextRequest> ParseAsked(const Service& service, const std::string& tenant, const Json& body,
                                AskedResponse* asked) {
-  ATTNDB_ASSIGN_OR_RETURN(asked->record.request, ParseResponse(body));
-  ResponseRequest& request = asked->record.request;
-  ATTNDB_ASSIGN_OR_RETURN(asked->before, MessagesBefore(service, tenant, request.previous_id));
-  ATTNDB_RETURN_IF_ERROR(TakeConversation(asked->before, &request));
-  asked->record.frame = {.context = "",
-                         .model = service.options.model_id,
-                         .created = std::chrono::duration_cast<std::chrono::seconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count(),
-                         .settings = request.settings};
-  return request.text;
+  ATTNDB_ASSIGN_OR_RETURN(ResponseRequest request, ParseResponse(body));
+  ATTNDB_ASSIGN_OR_RETURN(const ChatMessages before,
+                          MessagesBefore(service, tenant, request.previous_id));
+  ATTNDB_RETURN_IF_ERROR(TakeConversation(before, &request));
+  asked->frame = {.context = "",
+                  .model = service.options.model_id,
+                  .created = std::chrono::duration_cast<std::chrono::seconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count(),
+                  .settings = request.settings};
+  if (request.store) asked->front = RecordFront(asked->frame, request, before);
+  return std::move(request.text);
 }
 
 TextInterface InterfaceOf(const Service* service, const std::string& tenant) {
@@ -98,17 +101,17 @@ TextInterface InterfaceOf(const Service* service, const std::string& tenant) {
     return ParseAsked(*service, tenant, body, asked.get());
   };
   interface.writer = [asked](Service* /*service*/, const Call& call, const TextRequest& text) {
-    return std::make_shared<ResponseAnswer>(call.responder, asked->record.frame, text.stream);
+    return std::make_shared<ResponseAnswer>(call.responder, asked->frame, text.stream);
   };
   interface.call_id = CallIdOf;
   interface.note = [asked](const TurnStart& start, const TurnEnd& end, const std::string& reply) {
-    if (!asked->record.request.store) return std::string();
-    ResponseRecord record = asked->record;
+    if (asked->front.empty()) return std::string();
+    ResponseRecord record;
     record.reply = reply;
     record.is_cut = IsCut(end);
     record.status = StatusOf(end);
     record.usage = ResponseUsage(start, end);
-    std::string text = RecordText(record, asked->before);
+    std::string text = asked->front + RecordEnd(record);
     return text.size() <= StoreOptions::kMaxNoteBytes ? text : std::string();
   };
   return interface;
