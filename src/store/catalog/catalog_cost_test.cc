@@ -11,6 +11,7 @@
 
 #include <array>
 #include <functional>
+#include <string_view>
 
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/prefix_index.h"
@@ -27,6 +28,7 @@ constexpr uint64_t kPrefixTokens = 200;
 struct Cost {
   int64_t num_steps = 0;
   int64_t num_scanned = 0;  // Rows of tables that were read without an index.
+  int64_t num_loads = 0;    // Nodes of the prefix index that were read by their ids.
   std::string scans;        // By which statements.
 };
 Cost total;
@@ -36,6 +38,8 @@ int NoteStatement(unsigned, void*, void* statement, void*) {
   total.num_steps += sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_VM_STEP, /*resetFlg=*/1);
   const int num_scanned = sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_FULLSCAN_STEP, 1);
   total.num_scanned += num_scanned;
+  const std::string_view sql = sqlite3_sql(stmt);
+  if (sql.starts_with("SELECT") && sql.ends_with("FROM nodes WHERE id = ?")) ++total.num_loads;
   if (num_scanned > 0) total.scans.append(sqlite3_sql(stmt)).append("\n");
   return 0;
 }
@@ -234,6 +238,19 @@ TEST_F(CatalogCost, OfDescribingWhatAllShare) {
     EXPECT_GE(detail->chain[0].num_contexts, static_cast<uint32_t>(kFew));
     EXPECT_GE((*store)->Stats(store->tenant())->num_contexts, static_cast<uint64_t>(kFew));
   });
+}
+
+// Without a base, the catalog looks for the context that the new one continues.
+TEST_F(CatalogCost, OfAPublishReadsNoBlockThatItAdds) {
+  constexpr size_t kBlocks = 100;
+  const std::vector<TokenId> tokens = Range(0, kPrefixTokens + kBlocks * kBlockTokens);
+  ContextId id = ContextId::kNone;
+  const Cost cost =
+      CostOf(few_.get(), [&](CatalogHarness* store) { id = store->MustPublish(tokens); });
+  EXPECT_GT(cost.num_loads, 0);
+  EXPECT_LT(cost.num_loads, 20);
+  const ContextRecord prefix = (*few_)->contexts()->Find(few_->tenant(), "prefix").value();
+  EXPECT_EQ((*few_)->contexts()->Describe(few_->tenant(), id)->continues, prefix.number);
 }
 
 TEST_F(CatalogCost, OfAPublishThatEvicts) {

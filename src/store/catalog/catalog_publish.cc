@@ -62,7 +62,7 @@ class Publication {
   Status CheckLink(const ChainLink& link, uint64_t num_tokens_before);
   Result<bool> IsEqualModel(ModelId other);
   Result<PrefixNode> FindAnchor(uint64_t* num_tokens);
-  Result<NodeId> InsertPath();
+  Result<PrefixIndex::InsertedPath> InsertPath();
   Status InsertRow();
   Status GrowRow();
   Status NoteTitleAndBase();
@@ -84,7 +84,7 @@ class Publication {
   bool is_mended_ = false;  // The holder is damaged and of this text: it gives its pin, too.
   std::vector<SegmentId> released_;
   PublishOutcome outcome_;
-  NodeId leaf_ = NodeId::kNone;  // The end of a context that is new.
+  PrefixIndex::InsertedPath path_;  // The path of a context that is new.
 };
 
 Result<PublishOutcome> Publication::Run() {
@@ -258,7 +258,7 @@ Result<PrefixNode> Publication::FindAnchor(uint64_t* num_tokens) {
   return index_.Ancestor(base_->leaf, base_->record.num_tokens, *num_tokens);
 }
 
-Result<NodeId> Publication::InsertPath() {
+Result<PrefixIndex::InsertedPath> Publication::InsertPath() {
   uint64_t num_tokens = 0;
   ATTNDB_ASSIGN_OR_RETURN(const PrefixNode anchor, FindAnchor(&num_tokens));
   // What was cut before the anchor's end is on its path.
@@ -282,8 +282,8 @@ Status Publication::InsertRow() {
       request_.pin || (is_mended_ && holder_->record.pinned), root_.id));
   outcome_.id = static_cast<ContextId>(database_->last_insert_id());
   ATTNDB_ASSIGN_OR_RETURN(outcome_.number, NumberContext(database_, request_.tenant, outcome_.id));
-  ATTNDB_ASSIGN_OR_RETURN(leaf_, InsertPath());
-  return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf_, outcome_.id);
+  ATTNDB_ASSIGN_OR_RETURN(path_, InsertPath());
+  return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", path_.leaf, outcome_.id);
 }
 
 Status Publication::GrowRow() {
@@ -292,14 +292,14 @@ Status Publication::GrowRow() {
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> old_chain,
                           LoadChain(database_, outcome_.id));
   for (const ChainLink& link : old_chain) released_.push_back(link.segment);
-  ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, InsertPath());
+  ATTNDB_ASSIGN_OR_RETURN(const PrefixIndex::InsertedPath path, InsertPath());
   const std::optional<std::string_view> name =
       request_.name.empty() ? std::nullopt : std::optional<std::string_view>(request_.name);
   ATTNDB_RETURN_IF_ERROR(database_->Run(
       "UPDATE contexts SET name = ?, num_tokens = ?, kv_bytes = ?, last_access_us = ?, ttl_s = ?, "
       "pinned = ?, leaf = ? WHERE id = ?",
       name, request_.tokens.size(), request_.kv_bytes, now_us_, TtlSeconds(request_.ttl),
-      request_.pin, leaf, outcome_.id));
+      request_.pin, path.leaf, outcome_.id));
   return index_.RemoveEnd(base_->leaf, outcome_.id);
 }
 
@@ -324,7 +324,7 @@ Status Publication::NoteTitleAndBase() {
 // newest context that ends there. Without a base: the one that the tokens say.
 Result<ContextId> Publication::FindContinued() const {
   if (!base_.has_value() && request_.cuts.empty()) {
-    return EarlierContext(database_, index_, leaf_, outcome_.id);
+    return EarlierContext(database_, index_, path_.first_new, outcome_.id);
   }
   if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
   const ContextRecord& base = base_->record;

@@ -27,9 +27,9 @@ Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId exce
   return static_cast<ContextId>(query.Int(0));
 }
 
-Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index, NodeId leaf,
-                                 ContextId context) {
-  ATTNDB_ASSIGN_OR_RETURN(PrefixNode node, index.Load(leaf));
+Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index,
+                                 NodeId first_new, ContextId context) {
+  ATTNDB_ASSIGN_OR_RETURN(PrefixNode node, index.Load(first_new));
   while (node.parent != NodeId::kNone) {
     // A node that is used once has this path alone.
     if (node.num_uses > 1) {

@@ -4,7 +4,8 @@
 // A follow-up may be stored by a session that went on from nothing: one that ran its prompt again,
 // or whose beginning was not stored yet when the session was made.
 //
-// Cost:    a read of each block of the new context, and more only where paths part.
+// Cost:    a read of each block that was there before the new context, up to the end of the context
+//          that it continues, and more only where paths part.
 // Errors:  those of SQLite; kCorruption (a node that is not there).
 // Threads: as the connection.
 #ifndef ATTNDB_STORE_CATALOG_EARLIER_CONTEXT_H_
@@ -20,9 +21,10 @@ namespace attndb::store {
 // The newest context that ends in the node, but for `except`. kNone: there is none.
 Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except);
 
-// `leaf`: where `context` ends, on a path without cuts. kNone: there is no such context.
-Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index, NodeId leaf,
-                                 ContextId context);
+// `first_new`: the first node on the path of `context` that it alone has, or where it ends. The
+// path has no cuts. kNone: there is no such context.
+Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index,
+                                 NodeId first_new, ContextId context);
 
 }  // namespace attndb::store
 

@@ -170,8 +170,9 @@ void PrefixIndex::Skip(std::span<const std::byte> node, Continuation* rest) {
   rest->num_before += kBlockTokens;
 }
 
-Result<NodeId> PrefixIndex::Insert(const TreeIdentity& tree, const PrefixNode& anchor,
-                                   Continuation rest, ContextId context) {
+Result<PrefixIndex::InsertedPath> PrefixIndex::Insert(const TreeIdentity& tree,
+                                                      const PrefixNode& anchor, Continuation rest,
+                                                      ContextId context) {
   PrefixNode last = anchor;  // The deepest node that is there already.
   while (!rest.is_empty()) {
     const std::vector<std::byte> next = NextNode(rest);
@@ -183,19 +184,21 @@ Result<NodeId> PrefixIndex::Insert(const TreeIdentity& tree, const PrefixNode& a
   }
   ATTNDB_RETURN_IF_ERROR(AddUses(last.id, 1));
   ATTNDB_RETURN_IF_ERROR(Adopt(last, context));
-  NodeId leaf = last.id;
+  InsertedPath path = {.leaf = last.id};
   Sha256Digest key = last.key;
   while (!rest.is_empty()) {
     const std::vector<std::byte> next = NextNode(rest);
     key = BlockKey(tree, key, next);
     // One use: the next node, or the context's end.
     ATTNDB_RETURN_IF_ERROR(database_.Run(
-        "INSERT INTO nodes(parent, key, tokens, num_uses, context) VALUES(?, ?, ?, 1, ?)", leaf,
-        std::span<const std::byte>(key), std::span<const std::byte>(next), context));
-    leaf = static_cast<NodeId>(database_.last_insert_id());
+        "INSERT INTO nodes(parent, key, tokens, num_uses, context) VALUES(?, ?, ?, 1, ?)",
+        path.leaf, std::span<const std::byte>(key), std::span<const std::byte>(next), context));
+    path.leaf = static_cast<NodeId>(database_.last_insert_id());
+    if (path.first_new == NodeId::kNone) path.first_new = path.leaf;
     Skip(next, &rest);
   }
-  return leaf;
+  if (path.first_new == NodeId::kNone) path.first_new = path.leaf;
+  return path;
 }
 
 Result<bool> PrefixIndex::HasCuts() const {

@@ -106,10 +106,14 @@ class PrefixIndex {
 
     bool is_empty() const { return tokens.empty() && cuts.empty(); }
   };
-  // Adds the path of `rest` below `anchor` for `context`. Returns the leaf, which gains a use.
-  // Nodes from the anchor up name `context` afterwards where the invariants say so.
-  Result<NodeId> Insert(const TreeIdentity& tree, const PrefixNode& anchor, Continuation rest,
-                        ContextId context);
+  struct InsertedPath {
+    NodeId leaf = NodeId::kNone;
+    NodeId first_new = NodeId::kNone;  // The first node that was added; the leaf, if none was.
+  };
+  // Adds the path of `rest` below `anchor` for `context`. The leaf gains a use. Nodes from the
+  // anchor up name `context` afterwards where the invariants say so.
+  Result<InsertedPath> Insert(const TreeIdentity& tree, const PrefixNode& anchor, Continuation rest,
+                              ContextId context);
 
   // Takes a use from `leaf`, in which `context` ended: its row is gone or has another leaf already.
   Status RemoveEnd(NodeId leaf, ContextId context);
