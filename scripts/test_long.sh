@@ -16,9 +16,9 @@
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
-#   chats         recorded_chats_test on all chats: each of llama.cpp's templates, 300 chats with
-#                 each. Then llama.cpp's own server renders these chats again. Then both servers
-#                 answer requests that require a call, with each template
+#   chats         llama.cpp's own server renders the chats again that recorded_chats_test compares
+#                 with: each of its templates, 300 chats with each. Then both servers answer
+#                 requests that require a call, with each template
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
@@ -44,11 +44,11 @@ readonly all=(unit rooms kills flips cpu agreement transformers server chats fuz
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
-  [unit]="attention_test llama_damage_test reply_formats_test store_test testing_test"
+  [unit]="attention_test llama_damage_test recorded_chats_test reply_formats_test store_test
+          testing_test"
   [kills]=kill_test
   [flips]="bit_flip_test fault_test api_test"
   [agreement]=llama_smollm2_test
-  [chats]=recorded_chats_test
   [transformers]="python/tests/hf/test_smollm2.py python/tests/hf/test_capture_smollm2.py
                   python/tests/hf/test_interchange_smollm2.py python/tests/hf/test_sizes.py"
 )
@@ -102,7 +102,6 @@ server() {
 chats() {
   local log=build/long/chats-check.log
   scripts/setup.sh engine templates llama-server clients
-  run_sized release chats
   python3 -B tests/server/record_llama_server.py --check | tee "$log"
   print_count "$(tail -n 1 "$log")"
   scripts/build.sh release attndb_programs
