@@ -39,7 +39,8 @@ struct TurnStart {
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
   // Where the prompt parts from the stored turn that it follows (parting.h). Empty: nowhere.
   std::string parted;
-  bool is_kept = true;  // False: the turn is not stored, and `id` names no context.
+  bool is_kept = true;             // False: the turn is not stored, and `id` names no context.
+  std::vector<std::string> found;  // The contexts that were found for the question.
 };
 
 struct TurnEnd {

@@ -17,6 +17,8 @@ inline constexpr const char* kDroppedHeader = "X-Attndb-Dropped";
 // "MESSAGE:CHARACTER" at which a chat parts from the stored turn that it follows (batch/parting.h);
 // absent if nowhere.
 inline constexpr const char* kPartedHeader = "X-Attndb-Parted";
+// The contexts that were found for the question ("find"), "#7,#2", best first; absent if none.
+inline constexpr const char* kFoundHeader = "X-Attndb-Found";
 
 Headers TurnHeaders(const TurnStart& start, uint64_t num_dropped_tokens);
 

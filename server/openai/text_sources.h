@@ -20,6 +20,7 @@ struct TextSources {
   std::vector<std::string> contexts;  // "contexts": two or more, asked together. Empty: none.
   std::vector<TokenRange> tokens;     // "tokens": of the one context; empty: all.
   uint32_t find = 0;  // "find": the number of contexts to find for the question; 0: none.
+  std::vector<std::string> found;  // The contexts that were found then, best first.
 
   bool empty() const { return contexts.empty() && tokens.empty() && find == 0; }
 };

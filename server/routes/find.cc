@@ -100,6 +100,7 @@ void FindSources(Service* service, const Call& call, TextRequest* asked,
                  if (sources->contexts.empty()) {
                    return then(Status::NotFound("no document has a passage for the question"));
                  }
+                 sources->found = sources->contexts;
                  if (sources->contexts.size() == 1) {
                    asked->context = std::move(sources->contexts.front());
                    sources->contexts.clear();

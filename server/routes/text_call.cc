@@ -28,18 +28,20 @@ constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep
 // Notes the end of a call in metrics and log, and frees its place before its client knows.
 class NotedAnswer final : public ReplyWriter {
  public:
-  NotedAnswer(Service* service, Call call, uint64_t num_ignored_lines,
+  NotedAnswer(Service* service, Call call, const TextRequest& asked,
               std::shared_ptr<ReplyWriter> writer)
       : service_(service),
         call_(std::move(call)),
-        num_ignored_lines_(num_ignored_lines),
+        num_ignored_lines_(asked.num_ignored_lines),
+        found_(asked.sources.found),
         writer_(std::move(writer)) {}
 
   void CountToken() { num_reply_tokens_.fetch_add(1, std::memory_order_relaxed); }
 
   void OnStart(const TurnStart& start) override {
     start_ = start;
-    writer_->OnStart(start);
+    start_.found = found_;
+    writer_->OnStart(start_);
   }
   void OnChances(std::vector<llama::ReplyToken> tokens) override {
     writer_->OnChances(std::move(tokens));
@@ -68,6 +70,7 @@ class NotedAnswer final : public ReplyWriter {
   Service* const service_;
   Call call_;
   const uint64_t num_ignored_lines_;
+  const std::vector<std::string> found_;  // TurnStart::found.
   const std::shared_ptr<ReplyWriter> writer_;
   TurnStart start_;
   std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
@@ -436,7 +439,7 @@ class TextCall {
 
   Status Schedule(TurnRequest request, Continuation start) {
     const Call kept = WithoutRequest(call_);
-    auto answer = std::make_shared<NotedAnswer>(service_, kept, asked_.num_ignored_lines,
+    auto answer = std::make_shared<NotedAnswer>(service_, kept, asked_,
                                                 interface_.writer(service_, kept, asked_));
     ReplyReading reading = ReadingFor(kept, request.id);
     const auto weak = std::make_shared<std::weak_ptr<Turn>>();
