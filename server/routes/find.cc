@@ -85,7 +85,7 @@ void FindSources(Service* service, const Call& call, TextRequest* asked,
   TextSources* const sources = &asked->sources;
   const uint32_t count = std::exchange(sources->find, 0);
   if (count == 0) return then(Status::Ok());
-  if (!asked->prompt_tokens.empty()) {
+  if (asked->messages.empty() && asked->prompt.empty()) {
     return then(Status::InvalidArgument("'find' needs a text: 'prompt' has ids of tokens"));
   }
   FindAsked find;

@@ -107,6 +107,7 @@ Result<TextRequest> CompletionOf(const Service& service, const Call& call,
   // The context decides whether the prompt begins a text.
   ATTNDB_RETURN_IF_ERROR(TakeContextHeader(context, &asked.text));
   ATTNDB_ASSIGN_OR_RETURN(asked.text.prompt_tokens, TokensOf(service, call, asked));
+  for (const LlamaPromptPart& part : asked.prompt) asked.text.prompt += part.text;
   return std::move(asked.text);
 }
 
