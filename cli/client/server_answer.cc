@@ -15,6 +15,7 @@ namespace attndb::cli {
 namespace {
 
 constexpr const char* kDroppedHeader = "x-attndb-dropped";
+constexpr const char* kFoundHeader = "x-attndb-found";
 
 // What the events of one answer say.
 class Listening {
@@ -108,6 +109,19 @@ uint64_t DroppedIn(const ServerClient::Headers& headers) {
   return num_dropped;
 }
 
+// The contexts that the server found for the question.
+std::vector<std::string> FoundIn(const ServerClient::Headers& headers) {
+  std::vector<std::string> contexts;
+  const auto found = headers.find(kFoundHeader);
+  std::string_view rest = found == headers.end() ? std::string_view() : found->second;
+  while (!rest.empty()) {
+    const size_t length = std::min(rest.find(','), rest.size());
+    contexts.push_back(Printable(rest.substr(0, length)));
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+  }
+  return contexts;
+}
+
 }  // namespace
 
 Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, Json body) {
@@ -123,6 +137,7 @@ Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, 
   ServerAnswer answer = listening.End(false);
   // What the usage counts has these among it; a server that tells them nowhere else may be older.
   answer.num_dropped = std::max(answer.num_dropped, DroppedIn(*headers));
+  answer.found = FoundIn(*headers);
   return answer;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "attndb/result.h"
 #include "cli/client/server_client.h"
@@ -19,8 +20,9 @@ struct ServerAnswer {
   std::string text;
   std::string finish;  // "end", "length", ...: as `ask` has it.
   AnswerStats stats;   // Without the ranges that were dropped: a server tells their number only.
-  uint64_t num_dropped = 0;  // Tokens of prompt and reply that have left the window.
-  bool interrupted = false;  // The text is what came until then.
+  uint64_t num_dropped = 0;        // Tokens of prompt and reply that have left the window.
+  bool interrupted = false;        // The text is what came until then.
+  std::vector<std::string> found;  // The contexts that the server found for the question.
 };
 
 // Asks `body`, a request of OpenAI's for a chat, and writes pieces to stdout unless --json. The

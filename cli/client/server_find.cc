@@ -10,6 +10,7 @@
 
 #include "cli/client/server_client.h"
 #include "cli/client/server_commands.h"
+#include "cli/client/server_contexts.h"
 #include "cli/common/found_text.h"
 #include "cli/common/library.h"
 #include "server/json.h"
@@ -105,39 +106,24 @@ Result<ServerFound> ReadFound(const Json& json) {
 
 }  // namespace
 
-Result<std::vector<std::string>> FindContexts(Environment* env, const ServerClient& client,
-                                              const std::string& question,
-                                              const std::vector<std::string>& among,
-                                              uint32_t count) {
-  FindOptions options;
-  options.limit = 10'000;  // Passages: far more than contexts are asked for.
-  options.contexts = among;
-  ATTNDB_ASSIGN_OR_RETURN(
-      const Json json, client.Ask("POST", std::string(kFindPath), RequestFor(question, options)));
-  ATTNDB_ASSIGN_OR_RETURN(const ServerFound found, ReadFound(json));
-  NoteSkipped(env, found.result);
-  std::vector<std::string> contexts;
-  std::string names;
-  for (const Passage& passage : found.result.passages) {
-    if (contexts.size() == count) break;
-    if (std::ranges::find(contexts, passage.context) != contexts.end()) continue;
-    contexts.push_back(passage.context);
-    names += (names.empty() ? "" : ", ") + passage.context;
-  }
-  if (contexts.empty()) return NothingToLookThrough(env);
-  env->Note("found in " + names + ", best first");
-  return contexts;
+Status NothingFound(Environment* env, const std::vector<std::string>& among, Status status) {
+  if (status.code() != StatusCode::kNotFound || !among.empty()) return status;
+  const auto contexts = ConnectContexts(env);
+  if (!contexts.ok()) return status;
+  const Result<ContextList> list = (*contexts)->List();
+  return list.ok() && list->contexts.empty() ? EmptyStore(env) : status;
 }
 
 Result<ExitCode> FindThroughServer(Environment* env, const std::string& question,
                                    const FindOptions& options) {
   ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFindFlags));
   ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
-  ATTNDB_ASSIGN_OR_RETURN(
-      const Json json, client.Ask("POST", std::string(kFindPath), RequestFor(question, options)));
-  ATTNDB_ASSIGN_OR_RETURN(const ServerFound found, ReadFound(json));
+  const Result<Json> json =
+      client.Ask("POST", std::string(kFindPath), RequestFor(question, options));
+  if (!json.ok()) return NothingFound(env, options.contexts, json.status());
+  ATTNDB_ASSIGN_OR_RETURN(const ServerFound found, ReadFound(*json));
   NoteSkipped(env, found.result);
-  env->PrintJson(json);
+  env->PrintJson(*json);
   PrintFound(env, found.result, found.texts, found.times);
   return ExitCode::kOk;
 }

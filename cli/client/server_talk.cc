@@ -33,7 +33,7 @@ Json RequestFor(const Json& fields, const std::string& plan,
   body["plan"] = plan;
   if (contexts.size() == 1) {
     body["context"] = contexts.front();
-  } else {
+  } else if (!contexts.empty()) {
     body["contexts"] = contexts;
   }
   body["messages"] = Json::array({{{"role", "user"}, {"content", question}}});
@@ -151,6 +151,21 @@ class ServerTalker final : public Talker {
   std::string base_;  // The context that the next turn goes on from.
 };
 
+// Says which contexts were found, and returns their names. A context that has gone meanwhile has
+// its id as its name.
+std::vector<std::string> NoteFound(Environment* env, Contexts* contexts,
+                                   const std::vector<std::string>& found) {
+  std::vector<std::string> names;
+  std::string listed;
+  for (const std::string& context : found) {
+    const Result<ContextInfo> info = contexts->Describe(context);
+    names.push_back(info.ok() ? NameOf(*info) : context);
+    listed += (listed.empty() ? "" : ", ") + names.back();
+  }
+  if (!names.empty()) env->Note("found in " + listed + ", best first");
+  return names;
+}
+
 }  // namespace
 
 Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& question) {
@@ -158,23 +173,23 @@ Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& questi
   ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
   ATTNDB_ASSIGN_OR_RETURN(const auto contexts, ConnectContexts(env));
   const InterruptScope interrupt;
-  std::vector<std::string> asked = question.contexts;
-  if (question.find > 0) {
-    ATTNDB_ASSIGN_OR_RETURN(
-        asked, FindContexts(env, client, question.question, question.contexts, question.find));
-  }
   // Before the answer: names may go meanwhile.
   std::vector<std::string> names;
-  for (const std::string& context : asked) {
+  for (const std::string& context : question.contexts) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts->Describe(context));
     names.push_back(NameOf(info));
   }
-  ATTNDB_ASSIGN_OR_RETURN(
-      const ServerAnswer answer,
-      StreamAnswer(env, client,
-                   RequestFor(question.fields, question.plan, asked, question.question)));
+  Json body = RequestFor(question.fields, question.plan, question.contexts, question.question);
+  if (question.find > 0) body["find"] = question.find;
+  const Result<ServerAnswer> answered = StreamAnswer(env, client, std::move(body));
+  if (!answered.ok()) {
+    return question.find > 0 ? NothingFound(env, question.contexts, answered.status())
+                             : answered.status();
+  }
+  const ServerAnswer& answer = *answered;
+  if (question.find > 0) names = NoteFound(env, contexts.get(), answer.found);
   NoteAnswer(env, answer);
-  Json json = {{"context", names.front()},
+  Json json = {{"context", names.empty() ? Json() : Json(names.front())},
                {"contexts", names},
                {"answer", answer.text},
                {"finish", answer.finish},

@@ -44,6 +44,10 @@ Result<LlamaEngine> OpenModelFor(Environment* env, const ModelFlags& model, cons
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> stored, db.List());
   if (!stored.empty()) return model.OpenLike(env, stored.front());
+  return EmptyStore(env);
+}
+
+Status EmptyStore(Environment* env) {
   return env->WithAdvice(Status::NotFound("the store has no contexts"),
                          "'attndb import FILE' makes one");
 }

@@ -39,6 +39,8 @@ Result<std::vector<std::string>> BestContexts(Environment* env, llama::LlamaEngi
 
 // Says on stderr which contexts a search passed over, and why.
 void NoteSkipped(Environment* env, const FindResult& found);
+// The error of a question to a store that has nothing.
+Status EmptyStore(Environment* env);
 // The error of a search that had no context to look through.
 Status NothingToLookThrough(Environment* env);
 
