@@ -6,6 +6,7 @@ Method: the real server and model; the command line on the same store, and throu
 
 import hashlib
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -115,7 +116,21 @@ class TestAsk:
     def test_conversations_are_not_found_for_a_question(self, stored):
         turn = stored.ask(QUESTION).context
         stored.wait_until_durable(turn)
-        assert stored.ask(QUESTION, find=2).context is None, "both documents are asked"
+        reply = stored.ask(QUESTION, find=2)
+        assert reply.context is None, "both documents are asked"
+        found = reply.headers["x-attndb-found"].split(",")
+        names = [stored.json("GET", f"{CONTEXTS}/{quote(context)}")["name"] for context in found]
+        assert sorted(names) == ["mill", "skerry"]
+        told, said = run_client(stored.url, "ask", "--find", 1, "--max-tokens", 4, QUESTION,
+                                as_json=False)
+        assert told and "found in skerry, best first" in said
+
+
+def test_an_empty_store_has_nothing_to_find(folder):
+    with Server(folder / "store") as server:
+        for command in (("find", QUESTION), ("ask", "--find", 1, QUESTION)):
+            _, said = run_client(server.url, *command, as_json=False, exit_code=3)
+            assert "the store has no contexts" in said and "attndb import FILE" in said
 
 
 def test_another_tenants_contexts_are_not_there(folder):

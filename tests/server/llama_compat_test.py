@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from server_case import CAPITAL, HttpError, Server, Stream, user, write_tiny_model
+from server_case import (CAPITAL, CONTEXTS, STORY, HttpError, Server, Stream, user,
+                         write_tiny_model)
 
 ONE_TWO = "One, two, three,"
 
@@ -67,6 +68,22 @@ class TestCompletion:
         assert told["generation_settings"]["n_predict"] == 8
         cached, run = told["timings"]["cache_n"], told["timings"]["prompt_n"]
         assert cached + run == told["tokens_evaluated"]
+
+    def test_its_turn_has_the_prompts_first_words_as_title(self, server):
+        _, headers, _ = server.request("POST", "/completion",
+                                       json.dumps({**self.FIELDS, "prompt": "A turn of its own"}))
+        turn = server.wait_until_durable(headers["X-Attndb-Context"])
+        assert turn["title"] == "A turn of its own"
+
+    def test_a_text_finds_contexts(self, folder):
+        with Server(folder / "store") as server:
+            server.json("POST", CONTEXTS, {"name": "skerry", "text": STORY})
+            status, headers, _ = server.request("POST", "/completion", json.dumps(
+                {**self.FIELDS, "prompt": "Where does the spare key hang?", "find": 1}))
+            assert status == 200 and headers["X-Attndb-Found"].startswith("#")
+            status, _, told = server.request("POST", "/completion", json.dumps(
+                {**self.FIELDS, "prompt": [1, 2], "find": 1}))
+            assert status == 400 and b"'find' needs a text" in told
 
     def test_a_stream_says_the_same_and_ends_without_done(self, server):
         whole = server.json("POST", "/completion", self.FIELDS)
