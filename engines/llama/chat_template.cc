@@ -78,20 +78,14 @@ bool ChatTemplate::IsKnown() const {
 Status ChatTemplate::Check() const {
   if (renderer_->has_program()) return renderer_->Check();
   const ChatMessage message = {"user", "x"};
-  return Apply(std::span(&message, 1), true).status();
+  return Apply(std::span(&message, 1)).status();
 }
 
 int64_t ChatTemplate::ChatTime() const { return has_clock_ ? clock_() : 0; }
 
-Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages,
-                                        bool add_assistant) const {
-  return ApplyAt(messages, add_assistant, 0);
-}
-
-Result<std::string> ChatTemplate::ApplyAt(std::span<const ChatMessage> messages, bool add_assistant,
-                                          int64_t now) const {
+Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages, int64_t now) const {
   if (text_.source.empty()) return Status::Unsupported("the model file has no chat template");
-  if (renderer_->has_program()) return ApplyJinja(messages, add_assistant, now);
+  if (renderer_->has_program()) return ApplyJinja(messages, now);
   std::vector<llama_chat_message> chat;
   size_t bytes = text_.source.size();
   for (const ChatMessage& message : messages) {
@@ -100,8 +94,9 @@ Result<std::string> ChatTemplate::ApplyAt(std::span<const ChatMessage> messages,
   }
   std::string text(bytes, '\0');
   const auto apply = [&] {
-    return llama_chat_apply_template(text_.source.c_str(), chat.data(), chat.size(), add_assistant,
-                                     text.data(), static_cast<int32_t>(text.size()));
+    return llama_chat_apply_template(text_.source.c_str(), chat.data(), chat.size(),
+                                     /*add_ass=*/true, text.data(),
+                                     static_cast<int32_t>(text.size()));
   };
   int32_t length = apply();
   if (length > static_cast<int32_t>(text.size())) {
@@ -114,11 +109,10 @@ Result<std::string> ChatTemplate::ApplyAt(std::span<const ChatMessage> messages,
 }
 
 Result<std::string> ChatTemplate::ApplyJinja(std::span<const ChatMessage> messages,
-                                             bool add_assistant, int64_t now) const {
+                                             int64_t now) const {
   ATTNDB_ASSIGN_OR_RETURN(std::string json, MessagesJson(messages));
   ChatInput input = {.messages = std::move(json), .options = {}};
   input.options.now = now != 0 ? now : clock_();
-  input.add_generation_prompt = add_assistant;
   ATTNDB_ASSIGN_OR_RETURN(const std::string text, renderer_->RenderText(input));
   return std::string(WithoutAdded(text, added_));
 }
@@ -135,7 +129,7 @@ Result<std::string> ChatTemplate::KeptText(std::span<const ChatMessage> messages
     const auto found = kept_->texts.find(key);
     if (found != kept_->texts.end() && found->second.made_at == now) return found->second.text;
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::string text, ApplyAt(messages, /*add_assistant=*/true, now));
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, Apply(messages, now));
   const std::lock_guard<std::mutex> lock(kept_->mutex);
   if (kept_->texts.size() >= kMostKept) kept_->texts.clear();
   kept_->texts[key] = {text, now};

@@ -50,7 +50,8 @@ class ChatTemplate {
   // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
   Status Check() const;
 
-  Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
+  // `now`: the time that the template sees; 0 is the clock's, as of all calls here.
+  Result<std::string> Apply(std::span<const ChatMessage> messages, int64_t now = 0) const;
 
   // LlamaEngine's calls of these names. What they give refers to the arguments' texts.
   Result<PromptParts> DocumentParts(std::string_view system, std::string_view document,
@@ -85,12 +86,8 @@ class ChatTemplate {
   // behind the document.
   Result<std::vector<std::string>> DocumentMarkup(bool has_system, int64_t now) const;
 
-  // `now`: 0 is the clock's time.
-  Result<std::string> ApplyAt(std::span<const ChatMessage> messages, bool add_assistant,
-                              int64_t now) const;
   // By Jinja.
-  Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, bool add_assistant,
-                                 int64_t now) const;
+  Result<std::string> ApplyJinja(std::span<const ChatMessage> messages, int64_t now) const;
 
   // Without Jinja: from the texts around the contents.
   Result<RenderedPrompt> RenderByParts(const Tokenizer& tokenizer,

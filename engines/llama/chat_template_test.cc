@@ -53,7 +53,7 @@ TEST_F(ChatTemplateTest, TurnsMakeOneDialogue) {
             "<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n");
   const std::vector<ChatMessage> messages = {
       {"user", "Hello"}, {"assistant", "Hi"}, {"user", "And now?"}};
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string whole, engine_->ApplyTemplate(messages, true));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string whole, engine_->ApplyTemplate(messages));
   EXPECT_EQ(Text(engine_->FirstTurn("", "Hello")) + "Hi" + Text(engine_->NextTurn("And now?")),
             whole);
 }
@@ -132,7 +132,7 @@ TEST(ChatTemplateWithoutTokenizerTest, IsRefused) {
   EXPECT_THAT(engine.Detokenize(std::vector<TokenId>{1}),
               FailsWith(StatusCode::kUnsupported, HasSubstr("no tokenizer")));
   EXPECT_THAT(engine.FirstTurn("", "text"), FailsWith(StatusCode::kUnsupported, ::testing::_));
-  EXPECT_THAT(engine.ApplyTemplate({}, true),
+  EXPECT_THAT(engine.ApplyTemplate({}),
               FailsWith(StatusCode::kUnsupported, HasSubstr("no chat template")));
   EXPECT_FALSE(engine.IsEndOfGeneration(0));
 }

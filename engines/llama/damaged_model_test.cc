@@ -58,7 +58,7 @@ int TryModel(const std::string& path, const std::string& adapter, const std::str
     const auto tokens = engine->Tokenize("ba be\n bi\xe2\x82\xac", true, true);
     if (!tokens.ok()) return Tried(tokens.status());
     if (!tokens->empty()) (void)engine->Detokenize(*tokens, true);
-    (void)engine->ApplyTemplate(messages, true);
+    (void)engine->ApplyTemplate(messages);
   }
   const Result<DB> db = DB::Open(folder + "/store", {.background_builds = false});
   if (!db.ok()) return Tried(db.status());

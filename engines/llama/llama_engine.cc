@@ -46,9 +46,8 @@ Result<std::string> LlamaEngine::ReplyText(std::span<const TokenId> tokens) cons
   return impl_->tokenizer->ReplyText(tokens);
 }
 
-Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> messages,
-                                               bool add_assistant_header) const {
-  return impl_->chat->Apply(messages, add_assistant_header);
+Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> messages) const {
+  return impl_->chat->Apply(messages);
 }
 
 bool LlamaEngine::KnowsChatTemplate() const { return impl_->chat->IsKnown(); }

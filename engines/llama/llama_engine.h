@@ -447,10 +447,9 @@ class LlamaEngine {
   // Errors: as Detokenize.
   Result<std::string> ReplyText(std::span<const TokenId> tokens) const;
 
-  // The GGUF's own chat template over `messages`. Errors: kUnsupported (none, or unknown to
-  // llama.cpp).
-  Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
-                                    bool add_assistant_header) const;
+  // The GGUF's own chat template over `messages`, up to where the assistant begins.
+  // Errors: kUnsupported (none, or unknown to llama.cpp).
+  Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages) const;
 
   // Whether the model's chat template can be applied. The first call starts attndb-chat.
   bool KnowsChatTemplate() const;

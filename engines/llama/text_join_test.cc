@@ -110,13 +110,13 @@ TEST_F(TextJoinTest, APromptHasTheIdsOfTheRenderedTemplate) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText asked,
                               QuestionBehind(*engine_, stored, "Why is the light"));
   const std::vector<ChatMessage> messages = {{"user", document + "\n\nWhy is the light"}};
-  EXPECT_EQ(asked.tokens, AtOnce(*engine_->ApplyTemplate(messages, true)));
+  EXPECT_EQ(asked.tokens, AtOnce(*engine_->ApplyTemplate(messages)));
   EXPECT_EQ(asked.num_kept, stored.tokens.size());
 
   std::vector<ChatMessage> turns = {{"system", "The light"}, {"user", "Why"}, {"assistant", "is"}};
   turns.push_back({"user", " tonight "});
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Ids all, engine_->Conversation(turns));
-  EXPECT_EQ(all, AtOnce(*engine_->ApplyTemplate(turns, true)));
+  EXPECT_EQ(all, AtOnce(*engine_->ApplyTemplate(turns)));
   // The next turn behind what the template has up to the reply.
   const std::vector<ChatMessage> first = {turns[0], turns[1]};
   StoredContext dialogue;

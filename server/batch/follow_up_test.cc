@@ -59,7 +59,7 @@ class FollowUpTest : public BatchTest {
     Result<Prompt> prompt = prompts_->OfChat(tenant, "", messages);
     EXPECT_THAT(prompt, ::attndb::test::IsOk());
     if (!prompt.ok()) return {};
-    EXPECT_EQ(*engine_->Detokenize(prompt->tokens), *engine_->ApplyTemplate(messages, true));
+    EXPECT_EQ(*engine_->Detokenize(prompt->tokens), *engine_->ApplyTemplate(messages));
     return *std::move(prompt);
   }
   // Whether the follow-up to these words begins with the question and these tokens of the reply.
