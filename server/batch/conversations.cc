@@ -146,6 +146,17 @@ Result<KeptText> Conversations::TextOf(const std::string& tenant, const std::str
   return stored;
 }
 
+std::string Conversations::TitleOf(const std::string& tenant, const std::string& context) const {
+  if (const auto unstored = UnstoredText(tenant, context)) {
+    return unstored->text.form == TextForm::kDocument ? std::string() : unstored->title;
+  }
+  const Result<DB> db = HandleOf(tenant);
+  if (!db.ok()) return {};
+  Result<ContextInfo> stored = db->Describe(context);
+  if (!stored.ok() || stored->text_layout.form == TextForm::kDocument) return {};
+  return std::move(stored->title);
+}
+
 Result<std::vector<KeptText>> Conversations::Candidates(const std::string& tenant,
                                                         const std::string& digest) {
   ATTNDB_RETURN_IF_ERROR(ListTurns(tenant));
@@ -258,7 +269,8 @@ StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id
   options.text_layout = text;
   if (options.title.empty()) options.title = title;
   const StoreTicket ticket(db->StoreAsync(session, tokens, options));
-  const auto held = std::make_shared<const KeptText>(KeptText{std::move(tokens), text});
+  const auto held =
+      std::make_shared<const KeptText>(KeptText{std::move(tokens), text, options.title});
 
   std::list<Live> ended;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -100,6 +100,9 @@ class Conversations {
   std::shared_ptr<const KeptText> UnstoredText(const std::string& tenant,
                                                const std::string& context) const;
 
+  // The title of a stored conversation. "": it has none, or the context is a document or unknown.
+  std::string TitleOf(const std::string& tenant, const std::string& context) const;
+
   // The texts of the turns that answered the messages with this digest: the newest first, the last
   // 16. Errors: as DB::List.
   Result<std::vector<KeptText>> Candidates(const std::string& tenant, const std::string& digest);

@@ -189,7 +189,7 @@ class TextCall {
     LimitToMemory(start.rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
     turn.text = std::move(prompt.text);
-    turn.title = TitleOfTurn(asked_.messages, asked_.prompt);
+    turn.title = Title(tenant);
     return Schedule(std::move(turn), std::move(start));
   }
 
@@ -216,6 +216,14 @@ class TextCall {
                                             turn.generate.prefill.window);
     }
     return Continuation{std::move(own->session), std::move(own->rest), {}, /*is_unread=*/true};
+  }
+  // All turns of a conversation have one title, although a request may have its last message alone.
+  std::string Title(const std::string& tenant) const {
+    if (!asked_.context.empty()) {
+      std::string title = service_->conversations->TitleOf(tenant, asked_.context);
+      if (!title.empty()) return title;
+    }
+    return TitleOfTurn(asked_.messages, asked_.prompt);
   }
   Result<SourceSession> OpenOwn(const std::string& tenant) const {
     const llama::TokenizeLimits limits = LimitsFor(*service_, call_, WindowTokens(*service_));

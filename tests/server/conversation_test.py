@@ -175,6 +175,14 @@ class TestKilledServer:
 
 
 class TestTitles:
+    def test_a_turn_that_names_its_context_alone_has_its_title(self, server):
+        first = server.ask("Name a fish.", max_tokens=4).context
+        second = server.ask("And a bird?", max_tokens=4, context=first).context
+        server.wait_until_durable(second)
+        third = server.ask("And a tree?", max_tokens=4, context=second).context
+        assert [server.wait_until_durable(turn)["title"] for turn in (first, second, third)] == (
+            ["Name a fish."] * 3)
+
     def test_a_conversation_is_listed_once_by_its_first_words(self, folder):
         talk = Talk()
         other = Talk(max_tokens=4)
