@@ -32,6 +32,7 @@
 #include "server/routes/messages.h"
 #include "server/routes/page.h"
 #include "server/routes/responses.h"
+#include "server/routes/stored_messages.h"
 #include "server/routes/text.h"
 #include "server/routes/upkeep.h"
 #include "server/service.h"
@@ -87,6 +88,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/attndb/v1/find", AnswerFind},
     Route{"POST", "/attndb/v1/contexts", AnswerImport},
     Route{"POST", "/attndb/v1/text", AnswerText},
+    Route{"POST", "/attndb/v1/messages", AnswerStoredMessages},
     Route{"POST", "/attndb/v1/verify", AnswerVerify},
     Route{"POST", "/attndb/v1/compact", AnswerCompact},
     Route{"POST", "/attndb/v1/build", AnswerBuild},

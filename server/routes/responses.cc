@@ -59,15 +59,21 @@ Result<llama::ReadReply> ReplyOf(const Service& service, const ResponseRecord& r
   return reply;
 }
 
-// Returns the conversation of the previous response, and its reply.
-Result<ChatMessages> MessagesBefore(const Service& service, const std::string& tenant,
-                                    const std::string& previous_id) {
-  if (previous_id.empty()) return ChatMessages();
-  ATTNDB_ASSIGN_OR_RETURN(ResponseRecord record, RecordOf(service, tenant, previous_id));
+// Returns the conversation of a response, and its reply.
+Result<ChatMessages> MessagesOfResponse(const Service& service, const std::string& tenant,
+                                        const std::string& id) {
+  ATTNDB_ASSIGN_OR_RETURN(ResponseRecord record, RecordOf(service, tenant, id));
   ATTNDB_ASSIGN_OR_RETURN(const llama::ReadReply reply, ReplyOf(service, record));
   ChatMessages messages = std::move(record.request.conversation);
   messages.push_back(MessageOf(reply));
   return messages;
+}
+
+// Returns what the messages of the previous response are. An empty id: there is none.
+Result<ChatMessages> MessagesBefore(const Service& service, const std::string& tenant,
+                                    const std::string& previous_id) {
+  if (previous_id.empty()) return ChatMessages();
+  return MessagesOfResponse(service, tenant, previous_id);
 }
 
 // One request on its way: what its parser, its writer and its note share.
@@ -152,6 +158,11 @@ Result<Json> InputItems(const Service& service, const std::string& tenant, const
 }
 
 }  // namespace
+
+Result<ChatMessages> ConversationOf(const Service& service, const std::string& tenant,
+                                    const std::string& context) {
+  return MessagesOfResponse(service, tenant, ResponseIdOf(context));
+}
 
 void AnswerResponses(Service* service, Call call) {
   service->run_later(call, [service, call] {

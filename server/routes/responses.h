@@ -7,12 +7,18 @@
 
 #include <string>
 
+#include "attndb/result.h"
+#include "server/responses/items.h"
 #include "server/service.h"
 
 namespace attndb::server {
 
 // Answers later, on other threads.
 void AnswerResponses(Service* service, Call call);
+// The messages of the response that is stored as this context, and its reply.
+// Errors: kNotFound: it is none of the tenant's responses.
+Result<ChatMessages> ConversationOf(const Service& service, const std::string& tenant,
+                                    const std::string& context);
 // `rest`: the path behind /v1/responses/: an id, or an id and "/input_items".
 void AnswerResponse(Service* service, Call call, const std::string& rest);
 

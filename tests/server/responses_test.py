@@ -74,6 +74,19 @@ class TestResponses:
     def test_calls_and_their_outputs_are_read(self, client):
         assert ask(client, CALL).usage.input_tokens > ask(client, CALL[:1]).usage.input_tokens
 
+    def test_a_stored_one_is_opened_with_its_calls(self, client, server):
+        answer = ask(client, CALL)
+        context = answer.id.removeprefix("resp_")
+        opened = server.json("POST", server_case.MESSAGES, {"context": context})
+        assert opened["form"] == "dialogue"
+        asked, calls, result, reply = opened["messages"]
+        assert asked == {"role": "user", "content": CALL[0]["content"]}
+        assert calls["tool_calls"][0]["function"] == {"name": "get_weather",
+                                                      "arguments": CALL[1]["arguments"]}
+        assert (result["role"], result["tool_call_id"]) == ("tool", "c1")
+        assert result["content"] == CALL[2]["output"]
+        assert reply == {"role": "assistant", "content": answer.output_text}
+
     def test_what_is_wrong_is_named_by_its_place(self, client):
         for text, place in [(CALL[2:], "input[0].call_id"),
                             ([{"type": "item_reference", "id": "x"}], "input[0]")]:

@@ -24,6 +24,7 @@ WAIT = 120  # Seconds, for what takes one where nobody else is busy.
 
 CHAT = "/v1/chat/completions"
 CONTEXTS = "/attndb/v1/contexts"
+MESSAGES = "/attndb/v1/messages"
 CONTEXT_HEADER = "X-Attndb-Context"
 DROPPED_HEADER = "X-Attndb-Dropped"
 

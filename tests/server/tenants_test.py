@@ -13,7 +13,8 @@ import re
 import pytest
 
 import server_case
-from server_case import CHAT, CONTEXTS, STORY, HttpError, Server, user, wait_until
+from server_case import (CHAT, CONTEXTS, MESSAGES, STORY, HttpError, Server, user,
+                         wait_until)
 
 HI = {"messages": [user("Say hi.")], "max_tokens": 4, "temperature": 0}
 
@@ -286,6 +287,9 @@ class TestKeys:
         assert guarded.ask(told, headers=key("alice"), max_tokens=1).cached > 0
         for method, body in (("GET", None), ("DELETE", None), ("POST", "{}")):
             assert guarded.request(method, path, body, key("bob"))[0] == 404
+        opened = {"context": mine.context}
+        assert guarded.request("POST", MESSAGES, opened, key("alice"))[0] == 200
+        assert guarded.request("POST", MESSAGES, opened, key("bob"))[0] == 404
         assert guarded.json("GET", CONTEXTS, headers=key("bob"))["contexts"] == []
         with pytest.raises(HttpError) as caught:
             guarded.ask("What is it?", headers=key("bob"), context=mine.context)
