@@ -1,18 +1,15 @@
 // The stored contexts: a table that is kept up to date without losing its place.
 
 import {startChat} from "/page/chat.js";
-import {byId, confirmed, make, say} from "/page/dom.js";
-import {bytes, count, counted, span} from "/page/format.js";
-import {ask, askJson} from "/page/server.js";
+import {nameOf, newestTurns, pathOf, shownName} from "/page/conversations.js";
+import {byId, confirmed, KeyedList, make, say} from "/page/dom.js";
+import {ago, bytes, count, counted, span} from "/page/format.js";
+import {ask} from "/page/server.js";
 
-const kContexts = "/attndb/v1/contexts";
 const kMaxRows = 100;  // Those that were used last.
 
-const rows = new Map();  // By id.
-
-const nameOf = (context) => context.name || `#${context.id}`;
-const pathOf = (context) => `${kContexts}/${encodeURIComponent(nameOf(context))}`;
-const ago = (microseconds) => `${span(Math.max(0, Date.now() / 1000 - microseconds / 1e6))} ago`;
+let refresh = async () => {};
+let known = [];
 
 function lifeOf(context) {
   const life = [];
@@ -34,16 +31,16 @@ async function change(work) {
   } catch (error) {
     say(byId("contexts-error"), error.message);
   }
-  await showContexts();
+  await refresh();
 }
 
 async function remove(row) {
-  const name = nameOf(row.context);
   const freed = bytes(row.context.own_bytes);
-  const question = `Delete context ${name}? That frees ${freed}, and can't be undone.`;
+  const question = `Delete context ${shownName(row.context)}? That frees ${freed}, and can't be ` +
+    "undone.";
   if (!await confirmed(question, "Delete")) return;
   await change(() => ask(pathOf(row.context), {method: "DELETE"}));
-  if (!rows.has(row.context.id)) byId("contexts-title").focus();
+  if (!row.element.isConnected) byId("contexts-title").focus();
 }
 
 function pin(row) {
@@ -54,7 +51,7 @@ function pin(row) {
 function makeRow() {
   const row = {context: null};
   const button = (text, work) => make("button", {type: "button", onclick: work}, text);
-  row.name = make("th", {scope: "row", className: "name"});
+  row.name = make("th", {scope: "row", className: "name", dir: "auto"});
   row.cells = ["tokens", "size", "created", "used", "life"]
     .map((className) => make("td", {className}));
   row.ask = button("Ask", () => startChat(nameOf(row.context)));
@@ -67,9 +64,10 @@ function makeRow() {
 
 function fillRow(row, context) {
   row.context = context;
-  const name = nameOf(context);
+  const name = shownName(context);
   const texts = [count(context.num_tokens), bytes(context.file_bytes), ago(context.created_us),
                  ago(context.last_access_us), lifeOf(context)];
+  row.element.dataset.name = nameOf(context);
   say(row.name, name);
   row.cells.forEach((cell, i) => say(cell, texts[i]));
   say(row.pin, context.pinned ? "Unpin" : "Pin");
@@ -78,36 +76,24 @@ function fillRow(row, context) {
   }
 }
 
-function place(contexts) {
-  const gone = new Set(rows.keys());
-  contexts.forEach((context, i) => {
-    gone.delete(context.id);
-    if (!rows.has(context.id)) rows.set(context.id, makeRow());
-    const row = rows.get(context.id);
-    fillRow(row, context);
-    // An element that is moved loses the focus: only what stands elsewhere is.
-    const here = byId("contexts-body").children[i];
-    if (here !== row.element) byId("contexts-body").insertBefore(row.element, here ?? null);
-  });
-  for (const id of gone) {
-    rows.get(id).element.remove();
-    rows.delete(id);
-  }
-}
+const list = new KeyedList(() => byId("contexts-body"), makeRow, fillRow);
 
-export async function showContexts() {
-  const {contexts} = await askJson(kContexts);
+export function showContexts(contexts = known) {
+  known = contexts;
   const wanted = byId("contexts-filter").value.trim().toLowerCase();
-  const found = contexts.filter((context) => nameOf(context).toLowerCase().includes(wanted))
+  const found = newestTurns(contexts)
+    .filter((context) => shownName(context).toLowerCase().includes(wanted))
     .sort((a, b) => b.last_access_us - a.last_access_us);
-  place(found.slice(0, kMaxRows));
+  list.show(found.slice(0, kMaxRows), ({id}) => id);
   say(byId("contexts-count"),
       found.length > kMaxRows ? `${count(kMaxRows)} of ${counted(found.length, "context")}`
                               : counted(found.length, "context"));
   byId("context-names").replaceChildren(
-    ...contexts.map((context) => make("option", {value: nameOf(context)})));
+    ...contexts.map((context) => make("option", {value: nameOf(context)}, shownName(context))));
 }
 
-export function setUpContexts() {
-  byId("contexts-filter").addEventListener("input", () => showContexts().catch(() => {}));
+// `again()`: asks the server for the list, and shows it.
+export function setUpContexts(again) {
+  refresh = again;
+  byId("contexts-filter").addEventListener("input", () => showContexts());
 }

@@ -27,6 +27,9 @@ export function span(value) {
   return `${Math.floor(value / size)} ${name}`;
 }
 
+export const ago = (microseconds) =>
+  `${span(Math.max(0, Date.now() / 1000 - microseconds / 1e6))} ago`;
+
 export function percent(share) {
   if (share > 0 && share < 0.001) return "< 0.1 %";
   return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;

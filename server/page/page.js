@@ -1,7 +1,8 @@
 // Puts the page together: the key, the chat, and what is shown anew every few seconds.
 
-import {setModel, setUpChat, stop} from "/page/chat.js";
+import {openChat, openedChat, setModel, setUpChat, startChat, stop} from "/page/chat.js";
 import {setUpContexts, showContexts} from "/page/contexts.js";
+import {kContexts, setUpConversations, showConversations} from "/page/conversations.js";
 import {byId, make, say} from "/page/dom.js";
 import {showNumbers} from "/page/numbers.js";
 import {openPicture, setUpPicture} from "/page/picture.js";
@@ -19,11 +20,41 @@ async function showModel() {
   setModel(data[0].id);
 }
 
+async function showStored() {
+  const {contexts} = await askJson(kContexts);
+  showConversations(contexts);
+  showContexts(contexts);
+}
+
+// The address of the page names the conversation, so that a reload opens it again.
+function named() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";  // Somebody wrote it by hand.
+  }
+}
+
+function nameChat(context) {
+  if (named() === context) return;
+  history.replaceState(null, "", context ? `#${encodeURIComponent(context)}` : location.pathname);
+  showConversations();
+}
+
+function openNamed() {
+  if (named() === openedChat()) return;
+  if (named()) openChat(named());
+  else startChat();
+}
+
 // All that is asked of the server by itself. What fails is said, and asked again next time.
 async function refresh() {
   try {
-    if (!byId("model").textContent) await showModel();
-    await Promise.all([showNumbers(), showContexts()]);
+    if (!byId("model").textContent) {
+      await showModel();
+      openNamed();
+    }
+    await Promise.all([showNumbers(), showStored()]);
     say(byId("status"), "");
   } catch (error) {
     if (error.status !== 401) say(byId("status"), error.message);
@@ -57,12 +88,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-setUpChat(({turn, request, messages}) => {
+setUpChat(({reply, request, messages}) => {
   const {context, plan} = request;
   const show = () => openPicture({messages, context, plan});
-  turn.append(make("button", {type: "button", onclick: show}, "What it attended to"));
+  reply.append(make("button", {type: "button", onclick: show}, "What it attended to"));
   refresh();
-});
-setUpContexts();
+}, nameChat);
+setUpConversations();
+setUpContexts(showStored);
 setUpPicture();
+window.addEventListener("hashchange", openNamed);
 keepFresh();

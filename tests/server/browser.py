@@ -1,6 +1,7 @@
 """A page in Debian's Chromium without a screen, driven by the keyboard."""
 
 import contextlib
+import re
 
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
@@ -11,6 +12,17 @@ from server_case import WAIT, new_folder, wait_until
 
 _BROWSER = "/usr/bin/chromium"
 _DRIVER = "/usr/bin/chromedriver"
+
+
+def reused(facts):
+    """The tokens that an answer's facts say were reused."""
+    return shares(facts)[0]
+
+
+def shares(facts):
+    """How many of the prompt's tokens were reused, and how many there were."""
+    found = re.search(r"([\d,]+) of ([\d,]+) prompt tokens were reused", facts)
+    return tuple(int(number.replace(",", "")) for number in found.groups())
 
 
 class Page:
@@ -69,7 +81,7 @@ class Page:
     def tab_to(self, selector, back=False):
         """Goes on by Tab until the element has the focus."""
         target = self.find(selector)
-        for _ in range(100):
+        for _ in range(400):
             if self.focused() == target:
                 return target
             self.press([Keys.SHIFT, Keys.TAB] if back else Keys.TAB)
@@ -106,7 +118,28 @@ class Page:
         selector = f"#log .turn.assistant:nth-of-type({2 * number})"
         self.wait_for(lambda: self.text(f"{selector} .facts, {selector} .error"),
                       f"answer {number} is complete")
-        return self.text(f"{selector} .text"), self.text(f"{selector} .facts")
+        return self.text(f"{selector} > .text"), self.text(f"{selector} .facts")
+
+    def fake_replies(self, *deltas):
+        """Later answers are made of these, an event each; the server is not asked."""
+        self.js("""const [deltas, plain] = [arguments[0], window.fetch];
+            window.fetch = async (path, options) => {
+              if (path !== "/v1/chat/completions") return plain(path, options);
+              const events = deltas.map((delta) => ({choices: [{delta}]}));
+              events.push({choices: [], usage: {prompt_tokens: 40, completion_tokens: 9,
+                                                prompt_tokens_details: {cached_tokens: 31}}});
+              const lines = events.map((event) => `data: ${JSON.stringify(event)}\\n\\n`);
+              const body = new ReadableStream({
+                pull(stream) {
+                  stream.enqueue(new TextEncoder().encode(lines.shift() ?? "data: [DONE]\\n\\n"));
+                }});
+              return new Response(body);
+            };""", deltas)
+
+    def conversations(self):
+        """The titles that the list has, in order."""
+        return self.js("return [...document.querySelectorAll('#conversations .title')]"
+                       ".map((title) => title.textContent)")
 
     def set_field(self, selector, value):
         """Types a setting of the chat, which is below the message."""

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+import browser
 import server_case
 
 
@@ -40,3 +41,14 @@ def folder():
 def arch_models(request):
     """Random models of many architectures, of 128 tokens at most."""
     return request.config.getoption("--arch-models", skip=False)
+
+
+@pytest.fixture
+def page(server):
+    """The page of the module's server: temperature 0, answers of 24 tokens at most."""
+    with browser.new_page(server.url) as opened:
+        opened.wait_for_text("#model", "smollm2")
+        opened.set_field("#temperature", "0")
+        opened.set_field("#max_tokens", "24")
+        opened.tab_to("#question", back=True)
+        yield opened

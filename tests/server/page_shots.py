@@ -47,7 +47,7 @@ def shoot(page, server):
     page.ask("How tall is the tower?")
     page.wait_for_answer(2)
     converse(server)
-    page.wait_for_text("#contexts-count", "9 contexts")
+    page.wait_for_text("#contexts-count", "5 contexts")
     page.wait_for(lambda: page.text("#turns") == "0 / 0", "it rests")
     page.js("document.querySelector('#log').scrollTop = 1e6; scrollTo(0, 0)")
     page.driver.save_screenshot(str(IMAGES / "page_chat.png"))

@@ -1,0 +1,137 @@
+"""Goal: a person finds conversations in the page's list, opens them, goes on with them after a
+reload and after a restart of the server, and deletes them.
+
+Method: Debian's Chromium, headless, on the real server and model, by the keyboard.
+"""
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from browser import new_page, shares
+from server_case import CAPITAL, HttpError, Server
+
+
+def converse(page, *questions):
+    """Asks on; the names of the turns."""
+    names = []
+    for question in questions:
+        page.ask(question)
+        facts = page.wait_for_answer(len(page.answers()))[1]
+        names.append(facts.rpartition("stored as ")[2])
+    return names
+
+
+class TestConversations:
+    def item(self, page, name):
+        selector = f"#conversations li[data-name='{name}']"
+        page.wait_for(lambda: page.all(selector), f"{name} is listed")
+        return selector
+
+    def reload(self, page):
+        page.driver.refresh()
+        page.wait_for_text("#model", "smollm2")
+        page.set_field("#temperature", "0")
+        page.set_field("#max_tokens", "24")
+        page.tab_to("#question", back=True)
+
+    def test_is_opened_and_continued_after_a_reload_and_a_restart(self, folder):
+        with Server(folder / "store") as server, new_page(server.url) as page:
+            page.wait_for_text("#model", "smollm2")
+            self.reload(page)
+            [name] = converse(page, CAPITAL)
+            assert page.js("return location.hash") == "#" + name
+            self.reload(page)
+            page.wait_for_text("#log .assistant > .text", "Paris")
+            assert page.text("#log .user .text") == CAPITAL
+            assert page.text("#chat-title") == CAPITAL
+            page.ask("And of Italy?")
+            text, facts = page.wait_for_answer(2)
+            assert "Rome" in text
+            cached, asked = shares(facts)
+            assert cached > 20 and asked - cached < 20, "only what is new is run"
+            name = facts.rpartition("stored as ")[2]
+            port = server.port
+            server.wait_until_durable(name)
+            server.stop()
+            with Server(folder / "store", port=port):
+                self.reload(page)
+                page.wait_for(lambda: len(page.answers()) == 2, "both answers are there")
+                page.ask("And of Spain?")
+                text, facts = page.wait_for_answer(3)
+                assert "Madrid" in text
+                assert shares(facts)[1] - shares(facts)[0] < 20
+
+    def test_each_is_listed_once_the_newest_first_and_opens(self, page):
+        first = converse(page, "Name a fish.", "And a bird?")
+        page.tab_to("#new-chat", back=True)
+        page.press(Keys.ENTER)
+        [second] = converse(page, "Name a tree.")
+        older, newer = self.item(page, first[1]), self.item(page, second)
+        page.wait_for(lambda: not page.all(f"#conversations li[data-name='{first[0]}']"),
+                      "its first turn is not listed")
+        titles = page.conversations()
+        assert titles.index("Name a tree.") < titles.index("Name a fish.")
+        assert page.find(f"{newer} .open").get_attribute("aria-current") == "true"
+        assert "token" in page.text(f"{older} .facts")
+        page.tab_to(f"{older} .open", back=True)
+        page.press(Keys.ENTER)
+        page.wait_for(lambda: len(page.answers()) == 2, "it is opened")
+        page.wait_for_text("#chat-says", "Opened: 4 messages")
+        page.wait_for(lambda: page.focused() == page.find("#question"), "it can be continued")
+        assert page.text("#log .user .text") == "Name a fish."
+        assert page.find(f"{older} .open").get_attribute("aria-current") == "true"
+        assert page.find(f"{newer} .open").get_attribute("aria-current") is None
+
+    def test_is_deleted_with_all_its_turns_but_asks_first(self, page, server):
+        names = converse(page, "Name a flower.", "And a stone?")
+        for name in names:
+            server.wait_until_durable(name)
+        item = self.item(page, names[1])
+        page.tab_to(f"{item} .remove", back=True)
+        page.press(Keys.ENTER)
+        page.wait_for_text("#confirm-question", "Name a flower.")
+        page.press(Keys.ESCAPE)
+        assert server.describe(names[1])["durable"], "Escape keeps it"
+        page.press(Keys.ENTER)
+        page.tab_to("#confirm-yes")
+        page.press(Keys.ENTER)
+        page.wait_for(lambda: not page.all(item), "it is gone from the list")
+        for name in names:
+            with pytest.raises(HttpError, match="404"):
+                server.describe(name)
+        page.wait_for(lambda: page.answers() == [], "what was open is gone, too")
+        assert page.js("return location.hash") == ""
+
+    def test_one_that_is_gone_is_told(self, server):
+        with new_page(server.url + "/#turn-0123") as page:
+            page.wait_for_text("#log .error", "turn-0123")
+            assert page.js("return location.hash") == ""
+
+    def test_shows_the_calls_of_tools(self, page, server):
+        asked = server.json("POST", "/v1/responses", {"max_output_tokens": 8, "input": [
+            {"role": "user", "content": "What is the weather in Oslo?"},
+            {"type": "function_call", "call_id": "c1", "name": "get_weather",
+             "arguments": '{"place": "Oslo"}'},
+            {"type": "function_call_output", "call_id": "c1", "output": "<b>Rain</b>"}]})
+        page.driver.get(f"{server.url}/#{asked['id'].removeprefix('resp_')}")
+        page.driver.refresh()
+        page.wait_for_text("#log .call p", "Calls get_weather")
+        assert page.text("#log .call pre") == '{\n  "place": "Oslo"\n}'
+        assert page.text("#log .tool .text") == "<b>Rain</b>"
+        assert not page.find("#log .tool .text").is_displayed(), "results are folded"
+
+    def test_a_narrow_window_has_one_column(self, page):
+        def places():
+            return page.js("return ['nav', '#chat'].map((selector) =>"
+                           " document.querySelector(selector).getBoundingClientRect().left)")
+
+        left, right = places()
+        assert left < right
+        page.resize(690, 800)
+        left, right = places()
+        assert left == right
+        page.wait_for(lambda: not page.find("#conversations-filter").is_displayed(),
+                      "the list is folded")
+        page.tab_to("#conversations-count", back=True)
+        page.press(Keys.ENTER)
+        assert page.find("#conversations-filter").is_displayed()
