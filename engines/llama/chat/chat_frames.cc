@@ -91,6 +91,12 @@ std::string PackFields(const ChatFields& fields) {
   return body;
 }
 
+std::string PackFrame(const ChatFields& fields) {
+  std::string frame;
+  AppendSized(PackFields(fields), &frame);
+  return frame;
+}
+
 Result<ChatFields> UnpackFields(std::string_view body) {
   ChatFields fields;
   while (!body.empty()) {
@@ -113,8 +119,7 @@ Status CheckFrame(const ChatFields& fields) {
 Status WriteFrame(int socket, const ChatFields& fields, int timeout_ms) {
   const Deadline deadline = After(timeout_ms);
   ATTNDB_RETURN_IF_ERROR(CheckFrame(fields));
-  std::string frame;
-  AppendSized(PackFields(fields), &frame);
+  const std::string frame = PackFrame(fields);
   for (size_t sent = 0; sent < frame.size();) {
     ATTNDB_RETURN_IF_ERROR(WaitFor(POLLOUT, socket, deadline));
     const ssize_t length =

@@ -28,6 +28,8 @@ using ChatFields = std::map<std::string, std::string>;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 
 std::string PackFields(const ChatFields& fields);
+// A whole frame.
+std::string PackFrame(const ChatFields& fields);
 Result<ChatFields> UnpackFields(std::string_view body);
 
 // Ok if the fields make a frame that may be sent. Errors: kResourceExhausted.

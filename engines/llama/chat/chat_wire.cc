@@ -107,6 +107,22 @@ ChatInput ChatInputOf(const ChatFields& fields) {
   return input;
 }
 
+void PutTriggers(const std::vector<GrammarTrigger>& triggers, ChatFields* fields) {
+  for (size_t i = 0; i < triggers.size(); ++i) {
+    (*fields)[IndexedName("trigger", i)] = triggers[i].text;
+    PutFlag(IndexedName("pattern", i), triggers[i].is_pattern, fields);
+  }
+}
+
+std::vector<GrammarTrigger> TriggersOf(const ChatFields& fields) {
+  std::vector<GrammarTrigger> triggers;
+  for (std::string& text : ListOf(fields, "trigger")) {
+    const bool is_pattern = fields.contains(IndexedName("pattern", triggers.size()));
+    triggers.push_back({.is_pattern = is_pattern, .text = std::move(text)});
+  }
+  return triggers;
+}
+
 ChatFields PlanFields(const ChatPlan& plan) {
   const ReplyForm& form = plan.form;
   ChatFields fields = {{"prompt", plan.prompt},
@@ -120,10 +136,7 @@ ChatFields PlanFields(const ChatPlan& plan) {
   PutList("shown", form.shown_tokens, &fields);
   PutList("stop", form.stop, &fields);
   PutList("thinking_end", form.thinking_ends, &fields);
-  for (size_t i = 0; i < form.triggers.size(); ++i) {
-    fields[IndexedName("trigger", i)] = form.triggers[i].text;
-    PutFlag(IndexedName("pattern", i), form.triggers[i].is_pattern, &fields);
-  }
+  PutTriggers(form.triggers, &fields);
   return fields;
 }
 
@@ -140,10 +153,7 @@ ChatPlan PlanOf(const ChatFields& fields) {
   form.shown_tokens = ListOf(fields, "shown");
   form.stop = ListOf(fields, "stop");
   form.thinking_ends = ListOf(fields, "thinking_end");
-  for (std::string& text : ListOf(fields, "trigger")) {
-    const bool is_pattern = fields.contains(IndexedName("pattern", form.triggers.size()));
-    form.triggers.push_back({.is_pattern = is_pattern, .text = std::move(text)});
-  }
+  form.triggers = TriggersOf(fields);
   return plan;
 }
 

@@ -8,13 +8,15 @@
 //   a request that fails                           {error}
 //
 // A list is the fields NAME.0, NAME.1, ... A flag is a field that is there; one that may be unknown
-// is "true" or "false".
+// is "true" or "false". The triggers of a grammar are a list "trigger" of texts; "pattern.N" is a
+// flag of the one with this number.
 //
 // Threads: stateless.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_CHAT_WIRE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_CHAT_WIRE_H_
 
 #include <string>
+#include <vector>
 
 #include "engines/llama/chat/chat_frames.h"
 #include "engines/llama/chat/chat_input.h"
@@ -31,6 +33,9 @@ TemplateText TemplateOf(const ChatFields& fields);
 // Without `op`.
 ChatFields ChatInputFields(const ChatInput& input);
 ChatInput ChatInputOf(const ChatFields& fields);
+
+void PutTriggers(const std::vector<GrammarTrigger>& triggers, ChatFields* fields);
+std::vector<GrammarTrigger> TriggersOf(const ChatFields& fields);
 
 ChatFields PlanFields(const ChatPlan& plan);
 ChatPlan PlanOf(const ChatFields& fields);

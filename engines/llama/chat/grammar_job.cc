@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "engines/llama/chat/chat_limits.h"
@@ -20,10 +22,8 @@ namespace {
 constexpr char kDidNot[] = "the grammar of the reply was not applied";
 constexpr uint32_t kMostAnswerBytes = 1 << 20;  // A vocabulary of 8 million tokens.
 
-std::string BytesOf(TokenId token) {
-  std::string bytes(sizeof(token), '\0');
-  std::memcpy(bytes.data(), &token, sizeof(token));
-  return bytes;
+std::string BytesOf(std::span<const TokenId> tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
 }
 
 }  // namespace
@@ -38,10 +38,10 @@ Status GrammarJob::AwaitStart() {
 }
 
 void GrammarJob::Ask(TokenId token) {
-  ChatFields request = {{"check", BytesOf(token)}};
-  if (came_) request["accept"] = BytesOf(*came_);
+  ChatFields request = {{"check", BytesOf({&token, 1})}};
+  if (!came_.empty()) request["accept"] = BytesOf(came_);
   asked_ = token;
-  came_.reset();
+  came_.clear();
   answer_.reset();
   Send(request);
 }
@@ -49,14 +49,12 @@ void GrammarJob::Ask(TokenId token) {
 Result<std::optional<GrammarVerdict>> GrammarJob::Take(int wait_ms) {
   MoveUntil([this] { return answer_.has_value(); }, wait_ms);
   if (!failed_.ok()) return failed_;
-  std::optional<GrammarVerdict> verdict;
-  if (!answer_) return verdict;
-  verdict.emplace(*std::exchange(answer_, std::nullopt));
-  if (verdict->is_allowed) came_ = asked_;
+  std::optional<GrammarVerdict> verdict = std::exchange(answer_, std::nullopt);
+  if (verdict && verdict->is_allowed) came_.push_back(*asked_);
   return verdict;
 }
 
-void GrammarJob::Accept(TokenId token) { came_ = token; }
+void GrammarJob::Accept(TokenId token) { came_.push_back(token); }
 
 pollfd GrammarJob::awaited() const {
   const auto events = static_cast<int16_t>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
@@ -64,10 +62,7 @@ pollfd GrammarJob::awaited() const {
 }
 
 void GrammarJob::Send(const ChatFields& request) {
-  const std::string body = PackFields(request);
-  const auto size = static_cast<uint32_t>(body.size());
-  unsent_.append(reinterpret_cast<const char*>(&size), sizeof(size));
-  unsent_.append(body);
+  unsent_ += PackFrame(request);
   deadline_ = Clock::now() + std::chrono::milliseconds(kChatWaitMs);
   SendSome();
 }
@@ -142,9 +137,9 @@ void GrammarJob::TakeFrame(const ChatFields& frame) {
   } else if (const std::string* const ended = field("ended")) {
     Fail(EndReason(kDidNot, std::atoi(ended->c_str())));
   } else if (field("allowed") != nullptr) {
-    answer_ = std::optional<std::string>();
+    answer_ = {.in_force = field("waits") == nullptr, .mask = {}};
   } else if (const std::string* const mask = field("mask")) {
-    answer_ = *mask;
+    answer_ = {.is_allowed = false, .mask = *mask};
   } else {
     is_started_ = true;
   }

@@ -4,6 +4,7 @@
 //   verdict = job.Take(wait_ms);              // Once it is there.
 //   if (verdict->is_allowed) ...              // That one came.
 //   else job.Accept(one that the verdict allows);
+//   job.Accept(token);                        // One that comes unasked: the next Ask tells it.
 //
 // Errors:  kInvalidArgument: the grammar can't be compiled, in llama.cpp's words and with the
 //          place, or does not take the text before the reply; kResourceExhausted: a limit of
@@ -19,30 +20,21 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/chat/chat_frames.h"
+#include "engines/llama/chat/token_mask.h"
 
 namespace attndb::llama {
 
-// The tokens that may come instead of one that may not.
-class GrammarVerdict {
- public:
-  // Without a mask: the token may come.
-  explicit GrammarVerdict(std::optional<std::string> mask = std::nullopt)
-      : is_allowed(!mask), mask_(mask.value_or("")) {}
+struct GrammarVerdict {
+  bool Allows(TokenId token) const { return IsInMask(token, mask); }
 
-  bool Allows(TokenId token) const {
-    const auto at = static_cast<size_t>(token);
-    return at / 8 < mask_.size() && (static_cast<unsigned char>(mask_[at / 8]) >> at % 8 & 1) != 0;
-  }
-
-  bool is_allowed;
-
- private:
-  std::string mask_;  // A bit for each token of the vocabulary.
+  bool is_allowed = true;  // Whether the token may come.
+  bool in_force = true;    // False: a lazy grammar waits for its trigger.
+  std::string mask;        // If the token may not come: those that may instead (token_mask.h).
 };
 
 class GrammarJob {
@@ -62,7 +54,8 @@ class GrammarJob {
   void Ask(TokenId token);
   // The answer to Ask; nullopt: it is not there after `wait_ms`; 0: does not wait.
   Result<std::optional<GrammarVerdict>> Take(int wait_ms);
-  // This token came instead of the one that was asked for. REQUIRES: the last answer allows it.
+  // This token came: instead of the one that was asked for, or unasked behind the last one.
+  // REQUIRES: the answer to the last Ask was taken; if it forbade its token, it allows this one.
   void Accept(TokenId token);
 
   // Ready, for poll(), when Take has something to do.
@@ -87,10 +80,10 @@ class GrammarJob {
   std::string received_;    // Less than a frame.
   bool is_closed_ = false;  // Nothing comes behind received_.
   std::optional<TokenId> asked_;
-  std::optional<TokenId> came_;  // The token behind the last accepted one: the next request has it.
-  bool is_started_ = false;      // The grammar is compiled.
-  std::optional<std::optional<std::string>> answer_;  // For a GrammarVerdict.
-  Clock::time_point deadline_;                        // When unanswered requests are given up.
+  std::vector<TokenId> came_;  // The process has not heard of these. The next request has them.
+  bool is_started_ = false;    // The grammar is compiled.
+  std::optional<GrammarVerdict> answer_;
+  Clock::time_point deadline_;  // When unanswered requests are given up.
   Status failed_;
 };
 

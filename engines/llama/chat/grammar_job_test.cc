@@ -251,6 +251,45 @@ TEST_F(GrammarJobTest, AControlTokenIsAWordThatTriggers) {
   EXPECT_FALSE(Allows(job.get(), "two"));
 }
 
+TEST_F(GrammarJobTest, AnAnswerSaysWhetherALazyGrammarIsInForce) {
+  const ReplyConstraint constraint = {.grammar = R"g(root ::= "call" ("(" [0-9]+ ")")?)g",
+                                      .is_lazy = true,
+                                      .triggers = {{.is_pattern = false, .text = "call"}},
+                                      .before = ""};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(auto job, process_.Start(constraint));
+  const TokenId end = llama_vocab_eos(vocab());
+  for (const TokenId token : {TokenOf("some"), end, TokenOf("call")}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GrammarVerdict waits, Answer(job.get(), token));
+    EXPECT_TRUE(waits.is_allowed);
+    EXPECT_FALSE(waits.in_force) << token;
+  }
+  for (const TokenId token : {TokenOf("("), TokenOf("1"), TokenOf(")"), end}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GrammarVerdict verdict, Answer(job.get(), token));
+    EXPECT_TRUE(verdict.is_allowed && verdict.in_force) << token;
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(job, Start("root ::= \"call\""));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GrammarVerdict at_once, Answer(job.get(), TokenOf("call")));
+  EXPECT_TRUE(at_once.is_allowed && at_once.in_force);
+}
+
+TEST_F(GrammarJobTest, TokensMayComeUnasked) {
+  const ReplyConstraint constraint = {.grammar = R"g(root ::= "call(" [0-9] ")")g",
+                                      .is_lazy = true,
+                                      .triggers = {{.is_pattern = false, .text = "call("}},
+                                      .before = ""};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(auto job, process_.Start(constraint));
+  job->Accept(TokenOf("some"));
+  job->Accept(TokenOf(" call"));
+  EXPECT_TRUE(Allows(job.get(), "("));
+  job->Accept(TokenOf("7"));
+  EXPECT_TRUE(Allows(job.get(), ")"));
+
+  ATTNDB_ASSERT_OK_AND_ASSIGN(job, process_.Start(constraint));
+  for (const char* token : {"call", "(", "x"}) job->Accept(TokenOf(token));
+  EXPECT_THAT(Answer(job.get(), TokenOf(")")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("came unasked")));
+}
+
 TEST_F(GrammarJobTest, ATriggerThatTheGrammarDoesNotTakeEndsTheReply) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(auto job,
                               process_.Start({.grammar = R"(root ::= "other")",

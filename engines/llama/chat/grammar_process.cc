@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engines/llama/chat/chat_limits.h"
+#include "engines/llama/chat/chat_wire.h"
 #include "engines/llama/chat/grammar_program.h"
 #include "engines/llama/chat/vocab_digest.h"
 
@@ -46,10 +47,7 @@ ChatFields RequestOf(const ReplyConstraint& constraint, const std::string& diges
     return request;
   }
   request["lazy"] = "";
-  for (size_t i = 0; i < constraint.triggers.size(); ++i) {
-    const GrammarTrigger& trigger = constraint.triggers[i];
-    request["trigger." + std::to_string(i)] = (trigger.is_pattern ? "p" : "w") + trigger.text;
-  }
+  PutTriggers(constraint.triggers, &request);
   return request;
 }
 

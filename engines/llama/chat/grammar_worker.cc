@@ -21,6 +21,7 @@
 #include "engines/llama/chat/chat_wire.h"
 #include "engines/llama/chat/grammar_complaint.h"
 #include "engines/llama/chat/program_limits.h"
+#include "engines/llama/chat/token_mask.h"
 
 namespace attndb::llama {
 namespace {
@@ -28,12 +29,11 @@ namespace {
 constexpr char kRoot[] = "root";
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-std::optional<llama_token> TokenOf(const ChatFields& fields, const std::string& name) {
-  const auto found = fields.find(name);
-  llama_token token = 0;
-  if (found == fields.end() || found->second.size() != sizeof(token)) return std::nullopt;
-  std::memcpy(&token, found->second.data(), sizeof(token));
-  return token;
+std::vector<llama_token> TokensOf(const ChatFields& fields, const std::string& name) {
+  const std::string bytes = FieldOf(fields, name);
+  std::vector<llama_token> tokens(bytes.size() / sizeof(llama_token));
+  std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(llama_token));
+  return tokens;
 }
 
 // The tokens of a text in which control tokens are looked for, as llama-server makes them.
@@ -78,25 +78,20 @@ std::optional<llama_token> AddedToken(const llama_vocab* vocab, const std::strin
 }
 
 struct Triggers {
+  Triggers(const llama_vocab* vocab, const std::vector<GrammarTrigger>& given) {
+    for (const auto& [is_pattern, text] : given) {
+      const auto token = is_pattern ? std::nullopt : AddedToken(vocab, text);
+      if (token) {
+        tokens.push_back(*token);
+      } else {
+        patterns.push_back(is_pattern ? text : Escaped(text));
+      }
+    }
+  }
+
   std::vector<std::string> patterns;
   std::vector<llama_token> tokens;
 };
-
-Triggers TriggersOf(const llama_vocab* vocab, const ChatFields& request) {
-  Triggers triggers;
-  for (const auto& [name, value] : request) {
-    if (!name.starts_with("trigger.") || value.empty()) continue;
-    const std::string text = value.substr(1);
-    if (value[0] == 'p') {
-      triggers.patterns.push_back(text);
-    } else if (const auto token = AddedToken(vocab, text)) {
-      triggers.tokens.push_back(*token);
-    } else {
-      triggers.patterns.push_back(Escaped(text));
-    }
-  }
-  return triggers;
-}
 
 // Catches what llama.cpp prints about a grammar.
 class Printed {
@@ -125,7 +120,7 @@ SamplerHandle Compiled(const llama_vocab* vocab, const std::string& text,
   if (!request.contains("lazy")) {
     return SamplerHandle(llama_sampler_init_grammar(vocab, text.c_str(), kRoot));
   }
-  const Triggers triggers = TriggersOf(vocab, request);
+  const Triggers triggers(vocab, TriggersOf(request));
   std::vector<const char*> patterns;
   for (const std::string& pattern : triggers.patterns) patterns.push_back(pattern.c_str());
   return SamplerHandle(llama_sampler_init_grammar_lazy_patterns(
@@ -158,8 +153,9 @@ ChatFields GrammarWorker::Begin(const ChatFields& request) {
     return {{"failed", "the model's file has another vocabulary than when it was opened"}};
   }
   Compile(request);
+  is_lazy_ = request.contains("lazy");
   // A lazy grammar begins with its trigger, which comes later.
-  if (!request.contains("lazy")) AcceptBefore(FieldOf(request, "before"));
+  if (!is_lazy_) AcceptBefore(FieldOf(request, "before"));
   return {};
 }
 
@@ -196,17 +192,20 @@ void GrammarWorker::AcceptBefore(const std::string& text) {
 
 ChatFields GrammarWorker::Check(const ChatFields& request) {
   if (!error_.empty()) return {{"error", error_}};
-  const std::optional<llama_token> token = TokenOf(request, "check");
-  if (!token || *token < 0 || *token >= llama_vocab_n_tokens(vocab_)) {
+  const std::vector<llama_token> checked = TokensOf(request, "check");
+  const llama_token token = checked.size() == 1 ? checked[0] : -1;
+  if (token < 0 || token >= llama_vocab_n_tokens(vocab_)) {
     return {{"failed", "a token that is not in the vocabulary"}};
   }
-  if (const auto accepted = TokenOf(request, "accept")) Accept(*accepted);
+  for (const llama_token accepted : TokensOf(request, "accept")) Accept(accepted);
   allowed_.reset();
   accepted_.reset();
   mask_.clear();
-  if (Allows(*token)) {
+  if (Allows(token)) {
     allowed_ = token;
-    return {{"allowed", ""}};
+    ChatFields answer = {{"allowed", ""}};
+    if (Waits()) answer["waits"] = "";
+    return answer;
   }
   mask_ = Mask();
   return {{"mask", mask_}};
@@ -215,10 +214,10 @@ ChatFields GrammarWorker::Check(const ChatFields& request) {
 // llama.cpp ends its process for a token that does not fit.
 void GrammarWorker::Accept(llama_token token) {
   if (std::exchange(accepted_, std::nullopt) == token) return;
-  const auto at = static_cast<size_t>(token);
-  const bool is_masked = token >= 0 && at / 8 < mask_.size() &&
-                         (static_cast<unsigned char>(mask_[at / 8]) >> at % 8 & 1) != 0;
-  if (!is_masked) throw std::logic_error("a token that the grammar was not asked about");
+  const std::string mask = std::exchange(mask_, "");
+  if (mask.empty() ? !Allows(token) : !IsInMask(token, mask)) {
+    throw std::runtime_error("the grammar does not take a token that came unasked");
+  }
   AcceptOrThrow(token, grammar_.get());
 }
 
@@ -234,23 +233,23 @@ void GrammarWorker::GoOn() {
 
 bool GrammarWorker::Allows(llama_token token) const { return !AllowedOf({&token, 1}).empty(); }
 
+bool GrammarWorker::Waits() const {
+  return is_lazy_ && (!tree_->unfit() || Allows(*tree_->unfit()));
+}
+
 // Where a text does not fit, the tokens that begin with it are not tried: of SmolLM2's 49,152
 // tokens a thousand are. Where most tokens fit, as in a string, all of them are tried at once,
 // which is then faster.
 std::string GrammarWorker::Mask() const {
   const auto num_tokens = static_cast<size_t>(llama_vocab_n_tokens(vocab_));
-  std::string mask((num_tokens + 7) / 8, '\0');
-  const auto add = [&mask](llama_token token) {
-    const auto at = static_cast<size_t>(token);
-    mask[at / 8] = static_cast<char>(mask[at / 8] | 1 << at % 8);
-  };
+  std::string mask = EmptyMask(num_tokens);
   std::vector<llama_token> tried(tree_->roots().begin(), tree_->roots().end());
   bool tries_all = has_token_rules_;
   while (!tries_all && !tried.empty()) {
     const std::vector<llama_token> allowed = AllowedOf(tried);
     tried.clear();
     for (const llama_token token : allowed) {
-      add(token);
+      AddToMask(token, &mask);
       const std::span<const llama_token> longer = tree_->children(token);
       tried.insert(tried.end(), longer.begin(), longer.end());
     }
@@ -259,7 +258,7 @@ std::string GrammarWorker::Mask() const {
   if (!tries_all) return mask;
   tried.resize(num_tokens);
   std::iota(tried.begin(), tried.end(), 0);
-  std::ranges::for_each(AllowedOf(tried), add);
+  for (const llama_token token : AllowedOf(tried)) AddToMask(token, &mask);
   return mask;
 }
 

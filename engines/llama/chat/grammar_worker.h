@@ -4,15 +4,15 @@
 //
 // Requests and answers are frames (chat_frames.h):
 //
-//   {grammar, vocabulary, before, lazy?, trigger.N...}   {}: the first; `vocabulary` is VocabDigest
-//   {check, accept?}                                     {allowed} or {mask}
-//   one that fails                                       {error}, or {failed} if it is our fault
+//   {grammar, vocabulary, before, lazy?, triggers}   {}: the first; `vocabulary` is VocabDigest
+//   {check, accept?}                                 {allowed, waits?} or {mask}
+//   one that fails                                   {error}, or {failed} if it is our fault
 //
-//   check, accept   A token: int32, this machine's byte order. `accept` comes behind all that were
-//                   accepted so far, and `check` is the one that may come next.
-//   mask            A bit for each token of the vocabulary that may come instead of `check`: bit
-//                   i % 8 of byte i / 8.
-//   trigger.N       A 'p' and a pattern, or a 'w' and a word.
+//   check, accept   Tokens: int32, this machine's byte order. Those of `accept` came behind all
+//                   that were accepted so far, and `check` is the one that may come next.
+//   mask            The tokens that may come instead of `check` (token_mask.h).
+//   waits           A flag: the grammar is lazy and waits for its trigger.
+//   triggers        As in a plan (chat_wire.h).
 //
 // Threads: one thread.
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_GRAMMAR_WORKER_H_
@@ -52,6 +52,8 @@ class GrammarWorker {
   void Accept(llama_token token);
 
   bool Allows(llama_token token) const;
+  // Whether a lazy grammar waits for its trigger, as far as can be seen: it takes anything then.
+  bool Waits() const;
   std::string Mask() const;
   // Returns the ones of `tokens` that may come.
   std::vector<llama_token> AllowedOf(std::span<const llama_token> tokens) const;
@@ -60,6 +62,7 @@ class GrammarWorker {
   const TokenTree* const tree_;
   const std::string digest_;
   bool has_token_rules_ = false;
+  bool is_lazy_ = false;
   SamplerHandle grammar_;                // Null before Begin.
   std::string mask_;                     // The last one; empty: the last token was allowed.
   std::optional<llama_token> allowed_;   // The last checked token, if it was allowed.

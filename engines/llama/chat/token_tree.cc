@@ -66,6 +66,18 @@ std::vector<llama_token> ParentsOf(const llama_vocab* vocab,
   return parents;
 }
 
+std::optional<llama_token> UnfitToken(const llama_vocab* vocab) {
+  const int32_t num_tokens = llama_vocab_n_tokens(vocab);
+  for (llama_token token = 0; token < num_tokens; ++token) {
+    if (llama_vocab_is_eog(vocab, token)) continue;
+    char first = 0;
+    // 0: no bytes. Negative: more than one, and it says nothing of them.
+    const int32_t length = llama_token_to_piece(vocab, token, &first, 1, /*lstrip=*/0, true);
+    if (length == 0 || (length == 1 && first == 0)) return token;
+  }
+  return std::nullopt;
+}
+
 // Behind a string or a set of characters that begins at `at`.
 size_t BehindQuoted(std::string_view text, size_t at) {
   const char end = text[at] == '[' ? ']' : '"';
@@ -77,7 +89,7 @@ size_t BehindQuoted(std::string_view text, size_t at) {
 
 }  // namespace
 
-TokenTree::TokenTree(const llama_vocab* vocab) {
+TokenTree::TokenTree(const llama_vocab* vocab) : unfit_(UnfitToken(vocab)) {
   const auto num_tokens = static_cast<size_t>(llama_vocab_n_tokens(vocab));
   std::vector<std::string> pieces(num_tokens);
   for (size_t i = 0; i < num_tokens; ++i) pieces[i] = PieceOf(vocab, static_cast<llama_token>(i));

@@ -8,6 +8,7 @@
 #include <llama.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,11 +29,15 @@ class TokenTree {
     const auto at = static_cast<size_t>(token);
     return std::span(children_).subspan(first_child_[at], first_child_[at + 1] - first_child_[at]);
   }
+  // A token that no grammar allows once it is in force, for it has no text or begins with a zero
+  // byte. nullopt: the vocabulary has none.
+  std::optional<llama_token> unfit() const { return unfit_; }
 
  private:
   std::vector<llama_token> roots_;
   std::vector<llama_token> children_;  // By their parents.
   std::vector<size_t> first_child_;    // Where each token's begin in children_; then the end.
+  std::optional<llama_token> unfit_;
 };
 
 // Whether a grammar has rules for tokens, which do not go by their text: "<|end|>" or "<[7]>"
