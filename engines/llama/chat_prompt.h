@@ -76,6 +76,7 @@ struct GrammarTrigger {
 struct ReplyForm {
   // How a reply is read, in llama.cpp's own form; empty: all of it is content.
   std::string parser;
+  std::string parser_id = {};     // A name of `parser`: its SHA-256. Empty: nobody needs it yet.
   int format = 0;                 // Which of llama.cpp's readers takes `parser`.
   std::string generation_prompt;  // The end of the prompt, which belongs to the reply.
   std::string grammar;            // GBNF that replies follow; empty: none.

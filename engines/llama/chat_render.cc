@@ -221,6 +221,8 @@ Result<RenderedPrompt> RenderChat(const Tokenizer& tokenizer, const AddedTexts& 
   RenderedPrompt prompt;
   prompt.form = std::move(plan.form);
   UnmarkForm(chat.mark(), &prompt.form);
+  // Each piece of a streamed reply is read. A parser has 60 KB.
+  if (!prompt.form.parser.empty()) prompt.form.parser_id = ParserIdOf(prompt.form.parser);
   prompt.messages = chat.Places(marked, added, renderer);
   for (ByteRange& message : prompt.messages) {
     message = {unmarked.PlaceOf(message.begin), unmarked.PlaceOf(message.end)};

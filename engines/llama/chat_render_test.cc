@@ -187,6 +187,15 @@ TEST_F(ChatRenderTest, ToolsKeepTheirOrderAndBytes) {
                         R"({"b": {"type": "number"}, "a": {"type": "string"}}}}})"));
 }
 
+TEST_F(ChatRenderTest, AParserHasItsName) {
+  ChatOptions options;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RenderedPrompt plain, Render({{"user", "x"}}, options));
+  EXPECT_EQ(plain.form.parser_id, "") << "there is none";
+  options.tools = TwoTools();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RenderedPrompt prompt, Render({{"user", "x"}}, options));
+  EXPECT_EQ(prompt.form.parser_id, ParserIdOf(prompt.form.parser));
+}
+
 TEST_F(ChatRenderTest, OneToolByNameLeavesThePromptAsItIs) {
   ChatOptions options;
   options.tools = TwoTools();

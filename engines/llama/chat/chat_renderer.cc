@@ -2,23 +2,18 @@
 
 #include <openssl/sha.h>
 
-#include <array>
 #include <utility>
 
 #include "engines/llama/chat/chat_wire.h"
 
 namespace attndb::llama {
-namespace {
 
-// A parser's name: its SHA-256.
-std::string ParserId(const std::string& parser) {
+std::string ParserIdOf(const std::string& parser) {
   std::string id(SHA256_DIGEST_LENGTH, '\0');
   SHA256(reinterpret_cast<const unsigned char*>(parser.data()), parser.size(),
          reinterpret_cast<unsigned char*>(id.data()));
   return id;
 }
-
-}  // namespace
 
 ChatRenderer::ChatRenderer(const std::string& program, const TemplateText& text)
     : has_program_(!program.empty()),
@@ -47,11 +42,12 @@ Result<ReadReply> ChatRenderer::Read(const ReplyForm& form, std::string_view tex
   if (form.parser.empty()) {
     return ReadReply{.content = std::string(text), .reasoning = {}, .calls = {}};
   }
-  ChatFields request = {{"op", "read"},
-                        {"parser_id", ParserId(form.parser)},
-                        {"format", std::to_string(form.format)},
-                        {"generation_prompt", form.generation_prompt},
-                        {"text", std::string(text)}};
+  ChatFields request = {
+      {"op", "read"},
+      {"parser_id", form.parser_id.empty() ? ParserIdOf(form.parser) : form.parser_id},
+      {"format", std::to_string(form.format)},
+      {"generation_prompt", form.generation_prompt},
+      {"text", std::string(text)}};
   if (is_partial) request["partial"] = "";
   ATTNDB_ASSIGN_OR_RETURN(ChatFields answer, replies_.Ask(request));
   // Between both requests the process may have been replaced, or asked for others' replies.

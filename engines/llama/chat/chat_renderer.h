@@ -20,6 +20,9 @@
 
 namespace attndb::llama {
 
+// ReplyForm::parser_id.
+std::string ParserIdOf(const std::string& parser);
+
 class ChatRenderer {
  public:
   // `program`: the path of attndb-chat; empty: there is none.
