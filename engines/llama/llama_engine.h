@@ -253,12 +253,23 @@ struct ReplyConstraint {
   std::string before;
 };
 
+// How the model marks its thinking (ReplyForm), and how much of it a reply may have. A lazy grammar
+// does not look at the thinking: a trigger in it is none.
+struct ThinkingOptions {
+  std::string start;                   // Empty: unknown. Nothing is limited then.
+  std::vector<std::string> ends;       // The first one ends a thinking that is too long.
+  std::string before;                  // Text in front of the reply (ReplyForm::generation_prompt).
+  std::optional<uint32_t> max_tokens;  // Of each thinking; nullopt: any number.
+  std::string message;                 // A thinking that is too long ends with this text.
+};
+
 struct GenerateOptions {
   uint32_t max_tokens = 256;
   std::vector<std::string> stop;  // The text ends before the first of these.
   bool ignore_end = false;        // Go on after an end-of-generation token (benchmarks).
   SamplerOptions sampler;
   std::optional<ReplyConstraint> constraint;  // nullopt: a reply is any text.
+  ThinkingOptions thinking;
   // Names of control tokens that are part of the reply's text (ReplyForm::shown_tokens).
   std::vector<std::string> shown_tokens;
   // Whole UTF-8 characters as they come; false stops.

@@ -1,10 +1,57 @@
 #include "engines/llama/reply.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engines/llama/chat/chat_limits.h"
 
 namespace attndb::llama {
+
+namespace {
+
+// The tokens of a mark. Some tokenizers set a space before each text.
+std::vector<TokenId> MarkTokens(const std::string& mark, const Tokenizer& tokenizer) {
+  auto tokens = tokenizer.Tokenize(mark, /*add_special=*/false, /*parse_special=*/true);
+  if (!tokens.ok()) return {};
+  if (tokens->size() > 1 && !mark.starts_with(' ') && tokenizer.Piece(tokens->front()) == " ") {
+    tokens->erase(tokens->begin());
+  }
+  return *std::move(tokens);
+}
+
+// Empty: the marks are no text of the vocabulary.
+std::vector<TokenId> EndTokens(const ThinkingOptions& thinking, const Tokenizer& tokenizer) {
+  const std::vector<TokenId> mark = MarkTokens(thinking.ends.front(), tokenizer);
+  auto tokens = tokenizer.Tokenize(thinking.message, /*add_special=*/false,
+                                   /*parse_special=*/false);
+  if (!tokens.ok() || mark.empty()) return {};
+  tokens->insert(tokens->end(), mark.begin(), mark.end());
+  return *std::move(tokens);
+}
+
+std::optional<ThinkingTracker> TrackerFor(const GenerateOptions& options,
+                                          const Tokenizer& tokenizer) {
+  const ThinkingOptions& thinking = options.thinking;
+  const bool is_lazy = options.constraint && options.constraint->is_lazy;
+  if (thinking.start.empty() || thinking.ends.empty() || !tokenizer.present()) return std::nullopt;
+  if (!thinking.max_tokens && !is_lazy) return std::nullopt;
+  // A grammar that is in force from the first token on has the thinking in front, or takes the mark
+  // as a text.
+  ThinkingTracker tracker({.start = thinking.start,
+                           .ends = thinking.ends,
+                           .only_in_front = options.constraint && !is_lazy},
+                          thinking.max_tokens, EndTokens(thinking, tokenizer));
+  const auto before =
+      tokenizer.Tokenize(thinking.before, /*add_special=*/false, /*parse_special=*/true);
+  if (!before.ok()) {
+    tracker.TakeBefore(thinking.before);  // Its tokens do not count.
+    return tracker;
+  }
+  for (const TokenId token : *before) tracker.TakeBefore(tokenizer.Piece(token, true));
+  return tracker;
+}
+
+}  // namespace
 
 Reply::Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler sampler,
              std::unique_ptr<GrammarJob> grammar)
@@ -12,6 +59,7 @@ Reply::Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler s
       tokenizer_(tokenizer),
       sampler_(std::move(sampler)),
       grammar_(std::move(grammar)),
+      thinking_(TrackerFor(options_, *tokenizer)),
       stream_(options_.stop) {
   for (const std::string& name : options_.shown_tokens) {
     const auto tokens = tokenizer_->Tokenize(name, /*add_special=*/false, /*parse_special=*/true);
@@ -35,12 +83,21 @@ Result<std::optional<FinishReason>> Reply::Next(std::span<const float> logits) {
 }
 
 Result<ReplyStep> Reply::Propose(std::span<const float> logits) {
-  const TokenId token = sampler_.Sample(logits);
-  if (grammar_ == nullptr) return ReplyStep{.is_settled = true, .finish = Take(token, logits)};
+  const TokenId token = NextToken(logits);
+  const bool is_free = grammar_ == nullptr || (is_lazy() && thinking_ && thinking_->thinks());
+  if (is_free) return ReplyStep{.is_settled = true, .finish = Take(token, logits)};
   logits_.assign(logits.begin(), logits.end());
   proposed_ = token;
   grammar_->Ask(token);
   return ReplyStep();
+}
+
+TokenId Reply::NextToken(std::span<const float> logits) {
+  const std::optional<TokenId> forced = thinking_ ? thinking_->forced() : std::nullopt;
+  if (!forced) return sampler_.Sample(logits);
+  // As with llama-server, a drawn token is drawn, and uses up a random number.
+  static_cast<void>(sampler_.SampleOf(logits, [&](TokenId token) { return token == *forced; }));
+  return *forced;
 }
 
 Result<ReplyStep> Reply::Settle() { return SettleIn(0); }
@@ -53,7 +110,9 @@ Result<ReplyStep> Reply::SettleIn(int wait_ms) {
 }
 
 Result<TokenId> Reply::Chosen(const GrammarVerdict& verdict) {
+  in_force_ = verdict.in_force;
   if (verdict.is_allowed) return proposed_;
+  if (thinking_ && thinking_->forced()) thinking_->GiveUp();
   const std::optional<TokenId> token =
       sampler_.SampleOf(logits_, [&verdict](TokenId allowed) { return verdict.Allows(allowed); });
   if (!token) {
@@ -70,10 +129,20 @@ std::optional<FinishReason> Reply::Take(TokenId token, std::span<const float> lo
   if (options_.on_tokens) Note(token, piece, logits);
   sampler_.Accept(token);
   tokens_.push_back(token);
+  Follow(token);
   if (!Show(stream_.Push(piece))) return FinishReason::kCancelled;
   if (stream_.stopped()) return FinishReason::kStop;
   if (tokens_.size() >= options_.max_tokens) return FinishReason::kMaxTokens;
   return std::nullopt;
+}
+
+void Reply::Follow(TokenId token) {
+  if (!thinking_) return;
+  const bool thought = thinking_->thinks();
+  thinking_->Take(tokenizer_->Piece(token, /*render_special=*/true), !(is_lazy() && in_force_));
+  if (!is_lazy() || !thought || thinking_->thinks()) return;
+  const size_t num_unknown = std::min(thinking_->num_end_tokens(), tokens_.size());
+  for (const TokenId unknown : std::span(tokens_).last(num_unknown)) grammar_->Accept(unknown);
 }
 
 std::string Reply::PieceOf(TokenId token) const {

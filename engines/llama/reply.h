@@ -13,7 +13,10 @@
 //   while (!step->is_settled) do something else, then step = reply->Settle();
 //
 // Method:  as llama-server: a token is sampled, and then checked. Only if it may not come, the
-//          grammar says which tokens may, and one of these is sampled.
+//          grammar says which tokens may, and one of these is sampled. A lazy grammar is not asked
+//          about the tokens of a thinking. It gets the mark that ends the thinking, which may be
+//          its trigger. A thinking that is too long gets its end token by token; if the grammar
+//          forbids one of these, the thinking goes on without a limit.
 // Errors:  of GrammarJob; also kInvalidArgument: no token that the grammar allows may be chosen.
 //          The reply has then ended.
 // Threads: one thread at a time; it only reads its engine, which outlives it.
@@ -36,6 +39,7 @@
 #include "engines/llama/sampler.h"
 #include "engines/llama/shown_tokens.h"
 #include "engines/llama/text_stream.h"
+#include "engines/llama/thinking_tracker.h"
 #include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
@@ -78,6 +82,11 @@ class Reply {
   const std::string& stop() const { return stream_.stop(); }
 
  private:
+  // What comes next without a grammar.
+  TokenId NextToken(std::span<const float> logits);
+  bool is_lazy() const { return options_.constraint && options_.constraint->is_lazy; }
+  // Lets the thinking, and then the grammar, know a token that came.
+  void Follow(TokenId token);
   // The answer about the proposed token, if it comes in time.
   Result<ReplyStep> SettleIn(int wait_ms);
   Result<TokenId> Chosen(const GrammarVerdict& verdict);
@@ -96,6 +105,8 @@ class Reply {
   TokenSampler sampler_;
   const std::unique_ptr<GrammarJob> grammar_;  // Null: a reply is any text.
   std::unordered_set<TokenId> shown_;          // Control tokens that are part of the text.
+  bool in_force_ = false;                      // The last answer of a lazy grammar.
+  std::optional<ThinkingTracker> thinking_;    // nullopt: it does not matter.
   // Under a grammar: the logits of the next token, and the token that it is asked about.
   std::vector<float> logits_;
   TokenId proposed_ = 0;

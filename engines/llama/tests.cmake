@@ -45,7 +45,7 @@ attndb_add_test(llama_test
           model_file_test.cc model_places_test.cc model_probe_test.cc
           prompt_items_test.cc prompt_layout_test.cc sampler_test.cc shown_tokens_test.cc special_tokens_test.cc
           suppressed_tokens_test.cc text_cuts_test.cc text_follow_property_test.cc text_follow_test.cc
-          text_join_test.cc text_stream_test.cc thread_choice_test.cc thread_shares_test.cc
+          text_join_test.cc text_stream_test.cc thinking_tracker_test.cc thread_choice_test.cc thread_shares_test.cc
           token_chances_test.cc vocab_test_util.cc weight_files_test.cc window_test.cc
   LIBS attndb_llama_testing llama LABELS engine TIMEOUT 1200 SHARDS 3)
 attndb_add_test(llama_smollm2_test
@@ -82,7 +82,7 @@ if(TARGET attndb_chat_program)
   # Grammars of replies, which the program keeps.
   attndb_add_test(llama_grammar_test
     SOURCES chat/grammar_complaint.cc chat/grammar_complaint_test.cc chat/grammar_job_test.cc
-            reply_grammar_test.cc
+            reply_grammar_test.cc reply_thinking_test.cc
     LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600)
   add_dependencies(llama_grammar_test attndb_chat_program)
   if(EXISTS ${CMAKE_SOURCE_DIR}/.deps/templates)  # scripts/setup.sh templates

@@ -8,24 +8,6 @@
 namespace attndb::llama {
 namespace {
 
-// Bytes of the character that begins with `lead`; 1 for a byte that begins none.
-size_t CharacterBytes(unsigned char lead) {
-  if (lead >= 0xF0 && lead < 0xF8) return 4;
-  if (lead >= 0xE0 && lead < 0xF0) return 3;
-  if (lead >= 0xC0 && lead < 0xE0) return 2;
-  return 1;
-}
-
-// Bytes of `text` before an unfinished character at its end.
-size_t WholeCharacters(std::string_view text) {
-  const size_t from = text.size() - std::min<size_t>(text.size(), 3);
-  for (size_t i = text.size(); i-- > from;) {
-    if (ContinuesUtf8Char(text[i])) continue;
-    return i + CharacterBytes(static_cast<unsigned char>(text[i])) > text.size() ? i : text.size();
-  }
-  return text.size();
-}
-
 // Length of the longest end of `text` that `stop` begins with.
 size_t OverlapWith(std::string_view text, std::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
@@ -50,7 +32,7 @@ std::string TextStream::Emit(size_t num_bytes) {
 size_t TextStream::SafeBytes() const {
   size_t held = 0;
   for (const std::string& stop : stop_) held = std::max(held, OverlapWith(pending_, stop));
-  return WholeCharacters(std::string_view(pending_).substr(0, pending_.size() - held));
+  return WholeUtf8Bytes(std::string_view(pending_).substr(0, pending_.size() - held));
 }
 
 std::string TextStream::Push(std::string_view piece) {
@@ -71,7 +53,7 @@ std::string TextStream::Push(std::string_view piece) {
 }
 
 std::string TextStream::Finish() {
-  const size_t whole = WholeCharacters(pending_);
+  const size_t whole = WholeUtf8Bytes(pending_);
   if (whole < pending_.size()) pending_.replace(whole, std::string::npos, "\xEF\xBF\xBD");
   return Emit(pending_.size());
 }
