@@ -547,7 +547,9 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
 
 Result<std::unique_ptr<Server>> Server::Start(llama::LlamaEngine engine, DB db,
                                               const ServerOptions& options) {
-  auto server = std::make_unique<HttpServer>(std::move(engine), std::move(db), options);
+  ServerOptions own = options;
+  if (own.reasoning_budget == 0) own.chat_variables.emplace("enable_thinking", "false");
+  auto server = std::make_unique<HttpServer>(std::move(engine), std::move(db), std::move(own));
   ATTNDB_RETURN_IF_ERROR(server->Open());
   return std::unique_ptr<Server>(std::move(server));
 }

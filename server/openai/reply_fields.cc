@@ -60,21 +60,6 @@ Status ReadReasoningEffort(const Json& body, llama::ChatOptions* chat) {
   return Status::Ok();
 }
 
-// llama.cpp's server prefers the first name.
-Status ReadBudget(const Json& body, TextRequest* request) {
-  for (const char* const field : {"thinking_budget_tokens", "reasoning_budget_tokens"}) {
-    const Json* const found = FindMember(body, field);
-    if (found == nullptr) continue;
-    const Json budget = WholeNumber(*found);
-    if (budget != -1 && budget != 0) {
-      return WrongValue(field, "-1 for no limit, or 0 for no thinking", *found);
-    }
-    request->reasoning_budget = budget.get<int64_t>();
-  }
-  if (request->reasoning_budget == 0) request->chat.enable_thinking = false;
-  return Status::Ok();
-}
-
 // Whether the last message is to be continued, if the request says so.
 Result<std::optional<bool>> ReadContinues(const Json& body) {
   constexpr const char* kContinue = "continue_final_message";
@@ -128,6 +113,28 @@ Status ReadTemplateVariables(const Json& variables, const std::string& name,
   return Status::Ok();
 }
 
+// llama.cpp's server prefers the second name.
+Status ReadReasoningBudget(const Json& body, TextRequest* request) {
+  for (const char* const field : {"thinking_budget_tokens", "reasoning_budget_tokens"}) {
+    const Json* const found = FindMember(body, field);
+    if (found == nullptr) continue;
+    const Json budget = WholeNumber(*found);
+    if (!budget.is_number_integer() || budget < -1 || budget > INT32_MAX) {
+      return WrongValue(field, "-1, or how many tokens the model may think for", *found);
+    }
+    request->reasoning_budget = budget.get<int64_t>();
+  }
+  if (request->reasoning_budget == 0) request->chat.enable_thinking = false;
+  constexpr const char* kMessage = "reasoning_budget_message";
+  if (FindMember(body, kMessage) == nullptr) return Status::Ok();
+  std::string& message = request->reasoning_message.emplace();
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, kMessage, &message));
+  if (message.size() <= kMaxReasoningMessageBytes) return Status::Ok();
+  return Status::InvalidArgument("'reasoning_budget_message' has " +
+                                 std::to_string(message.size()) + " bytes, expected at most " +
+                                 std::to_string(kMaxReasoningMessageBytes));
+}
+
 Status ReadThinking(const Json& body, TextRequest* request) {
   llama::ChatOptions* const chat = &request->chat;
   constexpr const char* kVariables = "chat_template_kwargs";
@@ -144,7 +151,7 @@ Status ReadThinking(const Json& body, TextRequest* request) {
     return WrongValue("reasoning_format", "none, auto, deepseek or deepseek-legacy",
                       chat->reasoning_format);
   }
-  return ReadBudget(body, request);
+  return ReadReasoningBudget(body, request);
 }
 
 Status ReadContinuation(const Json& body, TextRequest* request) {

@@ -1,10 +1,12 @@
 // The fields of a request that say what a reply has to be, and how the model thinks before it.
 //
-//   response_format, json_schema, grammar                       what the reply has to be: one of
-//   them reasoning_effort, enable_thinking, reasoning_format,        how the model thinks
-//   reasoning_budget_tokens, thinking_budget_tokens
-//   chat_template_kwargs                                        more variables of the template
-//   continue_final_message, add_generation_prompt               where the reply begins
+//   response_format, json_schema, grammar             what the reply has to be: one of them
+//   reasoning_effort, enable_thinking,                how the model thinks
+//   reasoning_format
+//   reasoning_budget_tokens, thinking_budget_tokens,  how long it thinks
+//   reasoning_budget_message
+//   chat_template_kwargs                              more variables of the template
+//   continue_final_message, add_generation_prompt     where the reply begins
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
@@ -21,9 +23,13 @@ namespace attndb::server {
 // client's: read the tools first.
 Status ReadReplyForm(const Json& body, TextRequest* request);
 
-// Sets request->reasoning_budget, and of request->chat reasoning_format, enable_thinking and
-// variables.
+// Sets request->reasoning_budget and reasoning_message, and of request->chat reasoning_format,
+// enable_thinking and variables.
 Status ReadThinking(const Json& body, TextRequest* request);
+
+// Sets request->reasoning_budget and reasoning_message. A budget of 0 sets
+// request->chat.enable_thinking, too.
+Status ReadReasoningBudget(const Json& body, TextRequest* request);
 
 // Reads "chat_template_kwargs", an object, into `chat`. `name`: how errors call it.
 Status ReadTemplateVariables(const Json& variables, const std::string& name,

@@ -138,15 +138,29 @@ TEST(ReplyFieldsTest, VariablesOfTheTemplateAreJson) {
   }
 }
 
-TEST(ReplyFieldsTest, ABudgetThatIsNotKeptIsRefused) {
-  EXPECT_EQ(Chat(R"("reasoning_budget_tokens":0,"thinking_budget_tokens":-1)")->reasoning_budget,
-            0);
+TEST(ReplyFieldsTest, ABudgetHasTwoNamesOfWhichOneIsStronger) {
+  EXPECT_EQ(Chat(R"("seed":1)")->reasoning_budget, -1);
   EXPECT_EQ(Chat(R"("reasoning_budget_tokens":-1.0)")->reasoning_budget, -1);
-  for (const char* const value : {"1", "1000", "-2", "0.5", R"("0")", "true", "1e300"}) {
+  EXPECT_EQ(Chat(R"("thinking_budget_tokens":1000)")->reasoning_budget, 1000);
+  EXPECT_EQ(Chat(R"("reasoning_budget_tokens":2147483647)")->reasoning_budget, INT32_MAX);
+  EXPECT_EQ(Chat(R"("reasoning_budget_tokens":0,"thinking_budget_tokens":5)")->reasoning_budget, 0);
+  EXPECT_EQ(Chat(R"("reasoning_budget_tokens":7)")->chat.enable_thinking, std::nullopt);
+  for (const char* const value :
+       {"2147483648", "-2", "0.5", R"("0")", "true", "1e300", "18446744073709551615"}) {
     for (const std::string field : {"reasoning_budget_tokens", "thinking_budget_tokens"}) {
       ExpectRefused(Chat("\"" + field + "\":" + value), "'" + field + "'");
     }
   }
+}
+
+TEST(ReplyFieldsTest, ABudgetMayHaveAMessage) {
+  EXPECT_EQ(Chat(R"("seed":1)")->reasoning_message, std::nullopt);
+  EXPECT_EQ(Chat(R"("reasoning_budget_message":null)")->reasoning_message, std::nullopt);
+  EXPECT_EQ(Chat(R"("reasoning_budget_message":"")")->reasoning_message, "");
+  EXPECT_EQ(Chat(R"("reasoning_budget_message":" So:")")->reasoning_message, " So:");
+  ExpectRefused(Chat(R"("reasoning_budget_message":5)"), "'reasoning_budget_message'");
+  ExpectRefused(Chat(R"("reasoning_budget_message":")" + std::string(4097, 'x') + "\""),
+                "'reasoning_budget_message' has 4097 bytes");
 }
 
 TEST(ReplyFieldsTest, ReasoningHasTheFormatsOfLlamaCppsServer) {

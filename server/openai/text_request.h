@@ -33,6 +33,7 @@ inline constexpr llama::SamplerOptions kDefaultSampler = {
 inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 256;  // Each.
 inline constexpr uint64_t kMaxTopLogprobs = 20;
+inline constexpr size_t kMaxReasoningMessageBytes = 4096;
 // Fields whose objects may be large.
 inline constexpr std::array kWideFields = {
     kBiasField, WideField{.name = "tools", .members = kMaxSchemaMembers, .is_deep = true},
@@ -68,8 +69,10 @@ struct TextRequest {
   // Lines of system messages that the server has deleted: ServerOptions::ignored_lines.
   uint64_t num_ignored_lines = 0;
   std::string grammar;  // GBNF that the reply has to follow; empty: none of its own.
-  // Tokens that the model may think for; -1: any. No reply keeps it yet.
+  // Tokens that the model may think for; -1: the request does not say.
   int64_t reasoning_budget = -1;
+  // A thinking that is too long ends with this text. nullopt: the request does not say.
+  std::optional<std::string> reasoning_message;
   // max_tokens is a limit: if memory can't be promised for as many, there are fewer.
   bool lowers_max_tokens = false;
   uint64_t min_ttl_seconds = 0;  // The context lives so long at least; 0: as others do.

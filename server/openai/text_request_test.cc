@@ -434,7 +434,7 @@ TEST(TextRequestTest, UnknownFieldsAreIgnored) {
   for (const char* const more :
        {R"("user":"x","store":false,"metadata":{"a":"b"},"cache_prompt":true,"":1)",
         R"("model":"any","tool_choice":"none","parallel_tool_calls":true)",
-        R"("reasoning_budget_message":"so","strict":true)"}) {
+        R"("reasoning_control":true,"strict":true)"}) {
     ATTNDB_EXPECT_OK(Chat(more)) << more;
     ATTNDB_EXPECT_OK(Completion(more)) << more;
   }

@@ -6,6 +6,7 @@
 
 #include "server/chat/tool_list.h"
 #include "server/fields.h"
+#include "server/openai/reply_fields.h"
 
 namespace attndb::server {
 namespace {
@@ -166,6 +167,7 @@ Result<ResponseRequest> ParseResponse(const Json& body) {
     ATTNDB_ASSIGN_OR_RETURN(text.chat.parallel_tool_calls, FlagOf(body, "", "parallel_tool_calls"));
   }
   ATTNDB_RETURN_IF_ERROR(ReadReasoningField(body, &text.chat));
+  ATTNDB_RETURN_IF_ERROR(ReadReasoningBudget(body, &text));
   ATTNDB_RETURN_IF_ERROR(ReadTextFormat(body, &text.chat));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "store", &request.store));
   ATTNDB_RETURN_IF_ERROR(ReadString(body, kPreviousId, &request.previous_id));

@@ -397,7 +397,23 @@ class TextCall {
     return Status::Ok();
   }
 
+  // A request without a budget has the server's.
+  llama::ThinkingOptions ThinkingOf() const {
+    llama::ThinkingOptions thinking = {.start = form_.thinking_start,
+                                       .ends = form_.thinking_ends,
+                                       .before = form_.generation_prompt,
+                                       .max_tokens = std::nullopt,
+                                       .message = {}};
+    const ServerOptions& options = service_->options;
+    const int64_t budget =
+        asked_.reasoning_budget >= 0 ? asked_.reasoning_budget : options.reasoning_budget;
+    if (budget >= 0) thinking.max_tokens = static_cast<uint32_t>(budget);
+    thinking.message = asked_.reasoning_message.value_or(options.reasoning_message);
+    return thinking;
+  }
+
   Status Constrain(llama::GenerateOptions* generate) const {
+    generate->thinking = ThinkingOf();
     generate->shown_tokens = form_.shown_tokens;
     generate->stop.insert(generate->stop.end(), form_.stop.begin(), form_.stop.end());
     if (!asked_.grammar.empty()) {

@@ -1,0 +1,117 @@
+// Goal:   replies whose thinking is too long are those of the engine alone, and are stored with the
+//         tokens that ended the thinking.
+// Method: a tiny random model with a tokenizer, which never ends a thinking by itself: prompts
+//         begin one. A grammar is slow because the process that would start it is stopped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/batch/batch_test_util.h"
+#include "server/batch/scheduler.h"
+#include "testing/event.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::Event;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kBudget = 4;
+constexpr char kMessage[] = " so";
+constexpr char kEnd[] = "</think>";
+
+class SchedulerThinkingTest : public BatchTest {
+ protected:
+  void SetUp() override { Open("llama_bpe"); }
+
+  TurnRequest Thinking(const std::string& id, uint64_t seed,
+                       std::optional<llama::ReplyConstraint> constraint = std::nullopt) const {
+    llama::GenerateOptions generate = Greedy(40);
+    generate.thinking = {.start = "<think>",
+                         .ends = {kEnd},
+                         .before = "<think>",
+                         .max_tokens = kBudget,
+                         .message = kMessage};
+    generate.constraint = std::move(constraint);
+    return Request(id, 9, seed, generate);
+  }
+  std::vector<TokenId> EndTokens() const {
+    std::vector<TokenId> tokens = *engine_->Tokenize(kMessage, false, false);
+    return Joined(std::move(tokens), *engine_->Tokenize(kEnd, false, true));
+  }
+};
+
+TEST_F(SchedulerThinkingTest, RepliesAreThoseOfTheEngineAlone) {
+  const llama::ReplyConstraint lazy = {.grammar = R"(root ::= "[" [0-9]{3} "]")",
+                                       .is_lazy = true,
+                                       .triggers = {{.text = "["}},
+                                       .before = ""};
+  const llama::ReplyConstraint whole = {
+      .grammar = R"(root ::= [a-z ]+ "</think>" [0-9]{4})", .triggers = {}, .before = ""};
+  std::vector<TurnRequest> requests = {Thinking("a", 1), Request("b", 7, 2, Greedy(20)),
+                                       Thinking("c", 3, lazy), Thinking("d", 4, whole),
+                                       Thinking("e", 5)};
+  requests[4].generate.sampler = {.temperature = 1, .seed = 9, .logit_bias = {}};
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  const auto listeners = AddAtOnce(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    ASSERT_TRUE(listeners[i]->end()) << listeners[i]->error().ToString();
+    EXPECT_EQ(listeners[i]->text(), alone[i].text);
+    const std::vector<TokenId> stored = Stored(requests[i].id);
+    EXPECT_EQ(stored, Held(requests[i], alone[i]));
+    if (i == 1) continue;
+    EXPECT_THAT(listeners[i]->text(), HasSubstr(std::string(kMessage) + kEnd));
+    const std::vector<TokenId> end = EndTokens();
+    const auto forced =
+        stored.begin() + static_cast<ptrdiff_t>(requests[i].prompt.size() + kBudget);
+    EXPECT_TRUE(std::equal(end.begin(), end.end(), forced));
+  }
+}
+
+TEST_F(SchedulerThinkingTest, AThinkingDoesNotWaitForALazyGrammar) {
+  const llama::ReplyConstraint lazy = {.grammar = R"(root ::= "[" [0-9]{3} "]")",
+                                       .is_lazy = true,
+                                       .triggers = {{.text = "["}},
+                                       .before = ""};
+  // Starts the process that starts the others.
+  ATTNDB_ASSERT_OK(engine_->CheckGrammar(lazy));
+  const std::string task = std::to_string(getpid());
+  std::ifstream children("/proc/" + task + "/task/" + task + "/children");
+  pid_t starter = 0;
+  ASSERT_TRUE(children >> starter);
+  const TurnRequest request = Thinking("a", 1, lazy);
+  const llama::Generation alone = Alone(request);
+  StartScheduler();
+  ASSERT_EQ(kill(starter, SIGSTOP), 0);
+  const auto listener = std::make_shared<RecordingListener>();
+  auto turn = MakeTurn(request, NewSession(*db_), listener);
+  Event thought;
+  turn->CountWith([&thought, left = request.prompt.size() + kBudget +
+                                    EndTokens().size()](uint64_t num_more) mutable {
+    left -= std::min<uint64_t>(left, num_more);
+    if (left == 0) thought.Set();
+  });
+  ATTNDB_ASSERT_OK(scheduler_->Add(turn));
+  thought.Await();
+  EXPECT_FALSE(listener->end());
+  ASSERT_EQ(kill(starter, SIGCONT), 0);
+  ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_EQ(listener->text(), alone.text);
+}
+
+}  // namespace
+}  // namespace attndb::server
