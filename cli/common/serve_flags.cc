@@ -61,6 +61,13 @@ void ServeFlags::AddTo(Flags* flags) {
               "Lines of system messages with a match are deleted before the model sees them (RE2); "
               "may be given more than once"},
              &options.ignored_lines);
+  flags->Add({"--reasoning-budget", "N",
+              "Tokens that the model may think for, if a request does not say; 0 = it does not "
+              "think, -1 = any number (default: -1)"},
+             &options.reasoning_budget, -1, INT32_MAX);
+  flags->Add({"--reasoning-budget-message", "TEXT",
+              "Text that ends a thinking whose budget is used up (default: none)"},
+             &options.reasoning_message);
   flags->Add({"--memory", "SIZE",
               "K and V in memory at most, as 8GiB (default: three quarters of what is free)"},
              &memory);
