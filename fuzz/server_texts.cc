@@ -57,6 +57,7 @@ constexpr std::string_view kBody =
     R"({"name":"n","schema":{"type":"object","properties":{"a":{}}}}},)"
     R"("reasoning_effort":"low","reasoning_format":"auto","enable_thinking":true,)"
     R"("reasoning_budget_tokens":0,"thinking_budget_tokens":-1,)"
+    R"("reasoning_budget_message":"So:",)"
     R"("chat_template_kwargs":{"enable_thinking":true,"x":[1]},"continue_final_message":false,)"
     R"("add_generation_prompt":true,"audio":null,"suffix":"","echo":false,)"
     R"("tokens":"0-8,9-12","input_prefix":"P","input_suffix":"S",)"
@@ -93,7 +94,8 @@ constexpr std::string_view kResponseBody =
     R"("max_output_tokens":16,"temperature":0.5,"top_p":0.9,"stream":true,"truncation":"auto",)"
     R"("tools":[{"type":"function","name":"get","description":"D","strict":true,"parameters":)"
     R"({"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
-    R"("parallel_tool_calls":true,"reasoning":{"effort":"low"},"text":{"format":{"type":)"
+    R"("parallel_tool_calls":true,"reasoning":{"effort":"low"},"reasoning_budget_tokens":5,)"
+    R"("thinking_budget_tokens":-1,"reasoning_budget_message":"So:","text":{"format":{"type":)"
     R"("json_schema","name":"n","schema":{"type":"object"}}},"metadata":{"k":"v"},"user":"u",)"
     R"("include":["reasoning.encrypted_content"],"background":false,"conversation":null,)"
     R"("prompt":null,"context_management":[]})";
@@ -176,7 +178,7 @@ void CheckChat(const server::TextRequest& request) {
     ATTNDB_CHECK(tools.is_array() && tools.size() <= server::kMaxTools);
   }
   ATTNDB_CHECK(chat.json_schema.empty() || server::ReadOwnJson(chat.json_schema).is_object());
-  ATTNDB_CHECK(request.reasoning_budget == -1 || request.reasoning_budget == 0);
+  ATTNDB_CHECK(request.reasoning_budget >= -1 && request.reasoning_budget <= INT32_MAX);
   ATTNDB_CHECK(!chat.continues_last || request.messages.back().role == "assistant");
 }
 
