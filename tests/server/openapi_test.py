@@ -214,7 +214,7 @@ def test_each_operation_has_a_case():
         {"type": "function", "function": {"name": "a b"}}]}),
     ("/v1/chat/completions", {**CHAT, "tool_choice": "any"}),
     ("/v1/chat/completions", {**CHAT, "response_format": {"type": "xml"}}),
-    ("/v1/chat/completions", {**CHAT, "reasoning_budget_tokens": 5}),
+    ("/v1/chat/completions", {**CHAT, "reasoning_budget_tokens": -2}),
     ("/v1/chat/completions", {**CHAT, "logit_bias": {"5": 1e7}}),
     ("/v1/chat/completions", {**CHAT, "logit_bias": [[5]]}),
     ("/v1/completions", {"prompt": "a", "logprobs": True}),

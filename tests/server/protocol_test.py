@@ -407,7 +407,7 @@ class TestWrongRequests:
         ("logit_bias", {"49152": 1}), ("logit_bias", {"5": "x"}), ("grammar", "root"),
         ("json_schema", 4), ("response_format", "json"), ("tool_choice", "any"),
         ("tool_choice", "required"), ("reasoning_effort", 5), ("enable_thinking", "yes"),
-        ("reasoning_format", "harmony"), ("reasoning_budget_tokens", 5),
+        ("reasoning_format", "harmony"), ("reasoning_budget_tokens", -2),
         ("chat_template_kwargs", []), ("chat_template_kwargs", {"messages": []}),
         ("continue_final_message", True),
         ("response_format", {"type": 5}), ("response_format", {"type": "json_schema"})])
