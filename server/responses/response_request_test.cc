@@ -114,12 +114,13 @@ TEST(ResponseRequestTest, MessagesAreTheSameOnceStored) {
 }
 
 TEST(ResponseRequestTest, ToolsAndFormats) {
-  const ResponseRequest request = Parsed(Hi(
-      R"("tools":[{"type":"function","name":"get","description":"D","strict":true,)"
-      R"("parameters":{"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
-      R"("parallel_tool_calls":false,"text":{"format":{"type":"json_schema","name":"n",)"
-      R"("schema":{"type":"object"}}},"reasoning":{"effort":"low"},"temperature":0.5,)"
-      R"("reasoning_budget_tokens":5,"reasoning_budget_message":"So:","top_p":0.5,"truncation":"disabled","store":false,"stream":true)"));
+  const ResponseRequest request = Parsed(
+      Hi(R"("tools":[{"type":"function","name":"get","description":"D","strict":true,)"
+         R"("parameters":{"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
+         R"("parallel_tool_calls":false,"text":{"format":{"type":"json_schema","name":"n",)"
+         R"("schema":{"type":"object"}}},"reasoning":{"effort":"low"},"temperature":0.5,)"
+         R"("reasoning_budget_tokens":5,"reasoning_budget_message":"So:","top_p":0.5,)"
+         R"("truncation":"disabled","store":false,"stream":true)"));
   const llama::ChatOptions& chat = request.text.chat;
   EXPECT_EQ(chat.tools, R"([{"type":"function","function":{"name":"get","description":"D",)"
                         R"("parameters":{"type":"object"}}}])");
