@@ -119,7 +119,9 @@ Status ReadReasoningBudget(const Json& body, TextRequest* request) {
     const Json* const found = FindMember(body, field);
     if (found == nullptr) continue;
     const Json budget = WholeNumber(*found);
-    if (!budget.is_number_integer() || budget < -1 || budget > INT32_MAX) {
+    const bool is_count = budget.is_number_unsigned() && budget.get<uint64_t>() <= INT32_MAX;
+    // 2^64 - 1 equals -1, too.
+    if (!is_count && (budget.is_number_unsigned() || budget != -1)) {
       return WrongValue(field, "-1, or how many tokens the model may think for", *found);
     }
     request->reasoning_budget = budget.get<int64_t>();
