@@ -6,6 +6,7 @@
 
 #include "engines/llama/embedder.h"
 #include "engines/llama/engine_impl.h"
+#include "engines/llama/left_out.h"
 #include "engines/llama/plain_context.h"
 #include "engines/llama/rendered_prompt.h"
 #include "engines/llama/reply.h"
@@ -86,6 +87,11 @@ Result<FollowedText> LlamaEngine::Follow(std::span<const TokenId> before,
                                          std::span<const PromptItem> items,
                                          const FollowOptions& options) const {
   return FollowText(*impl_->tokenizer, before, items, options);
+}
+
+Result<std::vector<TokenRange>> LlamaEngine::LeftOut(std::span<const TokenId> before,
+                                                     std::span<const PromptItem> items) const {
+  return LeftOutOfText(*impl_->tokenizer, before, items);
 }
 
 Result<std::vector<TokenId>> LlamaEngine::TokenizedAtOnce(std::span<const TokenId> tokens,

@@ -20,9 +20,9 @@
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
 //          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, Join,
-//          Follow, the prompts, BeginReply, CheckGrammar, IsEndOfGeneration, EmbedderBytes.
-//          OpenEmbedder may be called beside all of these, by one thread at a time. The sessions of
-//          a call are used by llama.cpp's threads inside it.
+//          Follow, LeftOut, the prompts, BeginReply, CheckGrammar, IsEndOfGeneration,
+//          EmbedderBytes. OpenEmbedder may be called beside all of these, by one thread at a time.
+//          The sessions of a call are used by llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -499,6 +499,10 @@ class LlamaEngine {
   //         name).
   Result<FollowedText> Follow(std::span<const TokenId> before, std::span<const PromptItem> items,
                               const FollowOptions& options = {}) const;
+  // The pieces of stored tokens that a prompt leaves out, where it says the others: left_out.h. The
+  // others, up to the end of the last piece at least, are kept by Follow. Errors: as Follow.
+  Result<std::vector<TokenRange>> LeftOut(std::span<const TokenId> before,
+                                          std::span<const PromptItem> items) const;
   // The tokens that the tokenizer makes of the text of these, control tokens left as they are.
   // Errors: as Tokenize.
   Result<std::vector<TokenId>> TokenizedAtOnce(std::span<const TokenId> tokens,

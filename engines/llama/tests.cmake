@@ -41,7 +41,7 @@ add_dependencies(attndb_llama_testing attndb_llama_test_data)
 attndb_add_test(llama_test
   SOURCES abort_guard_test.cc attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
           embedder_test.cc engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
-          engine_generate_test.cc fingerprint_test.cc message_places_test.cc
+          engine_generate_test.cc fingerprint_test.cc left_out_test.cc message_places_test.cc
           model_file_test.cc model_places_test.cc model_probe_test.cc
           prompt_items_test.cc prompt_layout_test.cc sampler_test.cc shown_tokens_test.cc special_tokens_test.cc
           suppressed_tokens_test.cc text_cuts_test.cc text_follow_property_test.cc text_follow_test.cc

@@ -33,17 +33,32 @@ uint64_t TokensOfWindow(const Session& session);
 // The first tokens that the session still has: those before all that left.
 uint64_t TokensInFront(const Session& session);
 
-// How many of the first `num_tokens` tokens of a session a prompt of `num_prompt` tokens may go on
-// from in this window. Tokens that an earlier, smaller window dropped have to be run again if this
-// window has room for them: then it is the tokens before the first cut.
+// A prompt behind tokens of a session. Some of these it leaves out: left_out.h.
+struct PromptSize {
+  uint64_t num_tokens = 0;               // Without those that it leaves out.
+  std::span<const TokenRange> left_out;  // In order. Not owned.
+};
+
+// How many tokens the ranges have.
+uint64_t NumTokensOf(std::span<const TokenRange> ranges);
+
+// How many of the first `num_tokens` tokens of a session a prompt may go on from in this window.
+// Tokens that an earlier, smaller window dropped have to be run again if this window has room for
+// them: then it is the tokens before the first cut that dropped such ones.
 uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
-                        uint64_t num_prompt);
+                        const PromptSize& prompt);
 
 // Does what DB::CreateSession does, for a session that runs in this window. The session reuses
-// ReusableTokens.
+// ReusableTokens. `prompt` has the tokens that it leaves out.
 Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
                                      const ModelSpec& spec, std::span<const TokenId> prompt,
-                                     SessionOptions options);
+                                     SessionOptions options,
+                                     std::span<const TokenRange> left_out = {});
+
+// Drops these tokens, as far as the session still attends to them: Session::DropOldest. Nothing is
+// run again. REQUIRES: a range, and none begins at token 0.
+// Errors: kInvalidArgument (the session has no token behind them); as Session::DropOldest.
+Status LeaveOut(std::span<const TokenRange> left_out, Session* session);
 
 // Leaves the first `num_tokens` tokens of the session. Tokens that had left it since are back, and
 // the next token has the position that it has without a cut. Errors: as Session::Crop and Rebase.

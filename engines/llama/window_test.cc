@@ -247,7 +247,7 @@ TEST_F(WindowTest, WindowsThatLeaveNoRoomAreRefused) {
 TEST(ReusableTokensTest, ACutHoldsForWindowsThatHaveNoRoomForWhatLeft) {
   const std::vector<Cut> cuts = {{64, {{4, 36}}}, {96, {{36, 68}}}};
   const auto reusable = [&cuts](uint64_t window, uint64_t num_tokens, uint64_t num_prompt) {
-    return ReusableTokens({.window_tokens = window}, cuts, num_tokens, num_prompt);
+    return ReusableTokens({.window_tokens = window}, cuts, num_tokens, {num_prompt, {}});
   };
   EXPECT_EQ(reusable(64, 110, 120), 110u);
   EXPECT_EQ(reusable(64, 70, 75), 70u) << "of one cut";
@@ -258,7 +258,59 @@ TEST(ReusableTokensTest, ACutHoldsForWindowsThatHaveNoRoomForWhatLeft) {
   EXPECT_EQ(reusable(0, 110, 120), 63u) << "there is no limit";
   EXPECT_EQ(reusable(120, 110, 120), 63u) << "all of the prompt fits";
   EXPECT_EQ(reusable(128, 110, 300), 63u) << "this window leaves 64, and 46 are left";
-  EXPECT_EQ(ReusableTokens({}, {}, 110, 120), 110u);
+  EXPECT_EQ(ReusableTokens({}, {}, 110, {120, {}}), 110u);
+}
+
+// A window dropped [4, 36). [50, 60) and [80, 90) were left out.
+TEST(ReusableTokensTest, WhatThePromptLeavesOutIsNotMissed) {
+  const std::vector<Cut> edits = {{70, {{50, 60}}}, {96, {{80, 90}}}};
+  const std::vector<Cut> both = {{64, {{4, 36}}}, {70, {{50, 60}}}, {96, {{80, 90}}}};
+  const std::vector<TokenRange> all = {{50, 60}, {80, 90}};
+  const std::vector<TokenRange> more = {{50, 60}, {78, 92}, {100, 105}};
+  const std::vector<TokenRange> first = {{50, 60}};
+  const auto reusable = [](std::span<const Cut> cuts, std::span<const TokenRange> left_out) {
+    return ReusableTokens({.window_tokens = 128}, cuts, 110, {120, left_out});
+  };
+  EXPECT_EQ(reusable(edits, all), 110u);
+  EXPECT_EQ(reusable(edits, more), 110u);
+  EXPECT_EQ(reusable(edits, first), 95u) << "the prompt has the second piece";
+  EXPECT_EQ(reusable(edits, {}), 69u) << "it has both";
+  EXPECT_EQ(reusable(both, all), 63u) << "the window has room";
+}
+
+TEST_F(WindowTest, TokensThatAreLeftOutLeaveOnce) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
+  Session session = NewSession(engine);
+  ATTNDB_ASSERT_OK(engine.Prefill(session, Ids(engine, 100)));
+  const std::vector<TokenRange> first = {{10, 20}, {40, 45}};
+  ATTNDB_ASSERT_OK(LeaveOut(first, &session));
+  EXPECT_THAT(session.cuts(), ElementsAre(Cut{100, first}));
+  ATTNDB_ASSERT_OK(engine.Prefill(session, Ids(engine, 50)));
+  // One of them is known, one has grown, and one is new.
+  const std::vector<TokenRange> second = {{10, 20}, {38, 45}, {120, 130}};
+  ATTNDB_ASSERT_OK(LeaveOut(second, &session));
+  EXPECT_THAT(session.cuts(), ElementsAre(Cut{100, first}, Cut{150, {{38, 40}, {120, 130}}}));
+  EXPECT_EQ(session.num_dropped(), 27u);
+  ATTNDB_ASSERT_OK(LeaveOut(second, &session));
+  EXPECT_EQ(session.cuts().size(), 2u);
+  const std::vector<TokenRange> last = {{140, 150}};
+  EXPECT_THAT(LeaveOut(last, &session),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected more than the 150")));
+}
+
+// A window's tokens leave behind those that were left out.
+TEST_F(WindowTest, AWindowThatLeftTokensOutFillsUpLater) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
+  Session session = NewSession(engine);
+  ATTNDB_ASSERT_OK(engine.Prefill(session, Ids(engine, 60)));
+  const std::vector<TokenRange> left_out = {{10, 30}};
+  ATTNDB_ASSERT_OK(LeaveOut(left_out, &session));
+  const WindowOptions window = {.window_tokens = 64};
+  ATTNDB_ASSERT_OK(engine.Prefill(session, Ids(engine, 24), {.window = window}));
+  EXPECT_EQ(session.num_dropped(), 20u);
+  EXPECT_LE(session.next_position(), 64);
+  ATTNDB_ASSERT_OK(engine.Prefill(session, Ids(engine, 10), {.window = window}));
+  EXPECT_EQ(session.num_dropped(), 52u);
 }
 
 TEST_F(WindowTest, ALargerWindowRunsAgainWhatASmallerOneDropped) {

@@ -111,7 +111,7 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
     if (live.tenant != tenant || IsLost(live)) continue;
     const uint64_t common = std::min(CommonLength(live.kept->tokens, prompt), prompt.size() - 1);
     const uint64_t length =
-        llama::ReusableTokens(window, live.session.cuts(), common, prompt.size());
+        llama::ReusableTokens(window, live.session.cuts(), common, {prompt.size(), {}});
     if (length <= best_length) continue;
     best = &live;
     best_length = length;
