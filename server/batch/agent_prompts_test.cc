@@ -1,6 +1,6 @@
 // Goal:   an agent's conversation is recognized although its template leaves out earlier reasoning,
 //         and although its assistant's messages are tool calls: only what comes behind the part
-//         that was left out is run.
+//         that was left out is run. With "edits": "cut" only what is new is run.
 // Method: SmolLM2's vocabulary under templates of the tests. Turns are kept as the scheduler keeps
 //         them; replies are the tests' own.
 #include <gmock/gmock.h>
@@ -48,8 +48,9 @@ class AgentPromptsTest : public ::testing::Test {
     conversations_.emplace(*db_, &*engine_, ConversationOptions{});
     prompts_.emplace(&*engine_, &*conversations_);
   }
-  Prompt PromptOf(const Messages& messages, const llama::ChatOptions& options = {}) const {
-    Result<Prompt> prompt = prompts_->OfChat(kTenant, "", messages, options);
+  Prompt PromptOf(const Messages& messages, const llama::ChatOptions& options = {},
+                  Edits edits = Edits::kExact) const {
+    Result<Prompt> prompt = prompts_->OfChat(kTenant, "", messages, options, {}, edits);
     EXPECT_THAT(prompt, ::attndb::test::IsOk());
     return prompt.ok() ? *std::move(prompt) : Prompt();
   }
@@ -61,7 +62,7 @@ class AgentPromptsTest : public ::testing::Test {
         turn.push_back(token);
       }
     }
-    Continuation start = *conversations_->Start(kTenant, turn, "full");
+    Continuation start = *conversations_->Start(kTenant, turn, "full", {}, prompt.left_out);
     EXPECT_THAT(engine_->Prefill(start.session, start.rest), ::attndb::test::IsOk());
     TextLayout text = prompt.text;
     llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
@@ -70,7 +71,10 @@ class AgentPromptsTest : public ::testing::Test {
     return turn;
   }
   size_t NumRun(const Prompt& prompt) {
-    return conversations_->Start(kTenant, prompt.tokens, "full")->rest.size();
+    return conversations_->Start(kTenant, prompt.tokens, "full", {}, prompt.left_out)->rest.size();
+  }
+  std::string TextOf(const Prompt& prompt) const {
+    return *engine_->Detokenize(Without(prompt.tokens, prompt.left_out), /*render_special=*/true);
   }
 
   ::attndb::test::TempDir directory_;
@@ -98,6 +102,77 @@ TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
     EXPECT_THAT(prompt.parted->stored, ::testing::StartsWith("<think>\\nWell, cats.")) << turn;
     EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("Grey it is<|im_end|>")) << turn;
   }
+}
+
+using EditedPromptsTest = AgentPromptsTest;
+
+TEST_F(EditedPromptsTest, OnlyWhatIsNewIsRunBehindDroppedReasoning) {
+  Open(llama::kThinkTemplate);
+  Messages messages = {{"system", "Be brief."}, {"user", "Which colour is the cat?"}};
+  Prompt prompt = PromptOf(messages, {}, Edits::kCut);
+  EXPECT_THAT(prompt.left_out, ::testing::IsEmpty());
+  for (size_t turn = 1; turn < 6; ++turn) {
+    const Tokens told = Answer(prompt, "<think>\nWell, cats.\n</think>\n\nGrey it is");
+    messages.push_back({"assistant", "Grey it is", R"({"reasoning_content": "Well, cats."})"});
+    messages.push_back({"user", "Sure?"});
+    if (turn % 2 == 0) Forget();
+    const Prompt exact = PromptOf(messages);
+    prompt = PromptOf(messages, {}, Edits::kCut);
+    EXPECT_EQ(CommonLength(prompt.tokens, told), told.size()) << turn;
+    EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - told.size()) << turn;
+    EXPECT_EQ(prompt.left_out.size(), turn);
+    EXPECT_EQ(TextOf(prompt), TextOf(exact)) << turn;
+    EXPECT_FALSE(prompt.parted) << turn;
+    EXPECT_EQ(prompt.num_system, exact.num_system);
+    EXPECT_EQ(prompt.num_last, exact.num_last);
+    // The reply says its words, and those that were left out of it.
+    ASSERT_EQ(prompt.text.messages.size(), messages.size());
+    const TokenRange reply = prompt.text.messages[2].tokens;
+    EXPECT_THAT(*engine_->Detokenize(
+                    std::span(prompt.tokens).subspan(reply.begin, reply.end - reply.begin)),
+                ::testing::EndsWith("Grey it is"))
+        << turn;
+    // Whoever does not ask for cuts gets none.
+    EXPECT_THAT(exact.left_out, ::testing::IsEmpty());
+    EXPECT_EQ(NumRun(exact), exact.tokens.size() - CommonLength(exact.tokens, told)) << turn;
+  }
+}
+
+// The messages behind it were answered with it: no turn answered what is left.
+TEST_F(EditedPromptsTest, AMessageThatIsGoneIsCut) {
+  Open(llama::kThinkTemplate);
+  for (const bool is_restarted : {false, true}) {
+    const std::string name = is_restarted ? "Restarted" : "Live";
+    Messages messages = {
+        {"system", "You are called " + name +
+                       ". Tell people what they ask for, be "
+                       "polite to all of them, and do not speak of yourself in any case."}};
+    Tokens told;
+    for (const std::string question : {"Name a river in the north", "Name a city in the south"}) {
+      messages.push_back({"user", question + " of the country where you were born, please."});
+      told = Answer(PromptOf(messages, {}, Edits::kCut), "I do not know any such place, sorry.");
+      messages.push_back({"assistant", "I do not know any such place, sorry."});
+    }
+    messages.push_back({"user", "And where were you born?"});
+    messages.erase(messages.begin() + 1, messages.begin() + 3);
+    if (is_restarted) Forget();
+    const Prompt prompt = PromptOf(messages, {}, Edits::kCut);
+    EXPECT_EQ(prompt.left_out.size(), 1u) << name;
+    EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - told.size()) << name;
+    EXPECT_EQ(TextOf(prompt), TextOf(PromptOf(messages))) << name;
+  }
+}
+
+TEST_F(EditedPromptsTest, AReplacedMessageIsRunAgain) {
+  Open(llama::kThinkTemplate);
+  Messages messages = {{"user", "Which colour is the cat?"}};
+  Answer(PromptOf(messages, {}, Edits::kCut), "Grey it is, I think.");
+  messages.push_back({"assistant", "Grey it is, I think."});
+  messages.push_back({"user", "Sure?"});
+  messages[0].content = "[cleared]";
+  const Prompt prompt = PromptOf(messages, {}, Edits::kCut);
+  EXPECT_THAT(prompt.left_out, ::testing::IsEmpty());
+  EXPECT_EQ(prompt.tokens, PromptOf(messages).tokens);
 }
 
 class ToolCallsTest : public AgentPromptsTest {

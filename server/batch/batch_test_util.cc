@@ -206,8 +206,8 @@ std::shared_ptr<Turn> BatchTest::MakeTurn(const TurnRequest& request, Session se
 std::shared_ptr<RecordingListener> BatchTest::Add(const TurnRequest& request,
                                                   std::function<void()> on_start) {
   auto listener = std::make_shared<RecordingListener>(std::move(on_start));
-  Result<Continuation> start = conversations_->Start(request.tenant, request.prompt, "full",
-                                                     request.generate.prefill.window);
+  Result<Continuation> start = conversations_->Start(
+      request.tenant, request.prompt, "full", request.generate.prefill.window, request.left_out);
   EXPECT_THAT(start, ::attndb::test::IsOk());
   if (!start.ok()) return listener;
   EXPECT_THAT(scheduler_->Add(std::make_shared<Turn>(request, std::move(start->session),

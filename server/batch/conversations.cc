@@ -12,8 +12,11 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
-constexpr size_t kMaxTurns = 64;    // That answer the same messages: ids of the last ones.
-constexpr size_t kMaxReplies = 16;  // To the same messages: the last ones that are looked at.
+constexpr size_t kMaxTurns = 64;     // That answer the same messages: ids of the last ones.
+constexpr size_t kMaxReplies = 16;   // To the same messages: the last ones that are looked at.
+constexpr size_t kLeastCommon = 32;  // First tokens that a prompt shares with its predecessor.
+constexpr size_t kMaxLongest = 4;    // Predecessors that share as many tokens with a prompt.
+constexpr size_t kMaxStored = 16;    // The last contexts that are looked at for them.
 
 bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginning) {
   return CommonLength(beginning, tokens) == beginning.size();
@@ -56,15 +59,18 @@ Result<DB> Conversations::HandleOf(const std::string& tenant) const {
 
 Result<Continuation> Conversations::Start(const std::string& tenant,
                                           std::span<const TokenId> prompt, const std::string& plan,
-                                          const llama::WindowOptions& window) {
+                                          const llama::WindowOptions& window,
+                                          std::span<const TokenRange> left_out) {
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
   SessionOptions options;
   options.plan = plan;
   Result<SessionStart> stored =
-      llama::CreateSessionIn(window, db, engine_->spec(), prompt, options);
+      llama::CreateSessionIn(window, db, engine_->spec(), prompt, options, left_out);
   const uint64_t num_known = stored.ok() ? prompt.size() - stored->rest.size() : 0;
-  if (auto live = ForkLive(tenant, prompt, num_known, plan, window)) return *std::move(live);
+  if (auto live = ForkLive(tenant, prompt, num_known, plan, window, left_out))
+    return *std::move(live);
   ATTNDB_RETURN_IF_ERROR(stored.status());
+  if (!left_out.empty()) ATTNDB_RETURN_IF_ERROR(llama::LeaveOut(left_out, &stored->session));
   const ReusePrice price = PriceOf(stored->session);
   if (price.way == ReuseWay::kRun) {
     prices_.NoteDeclined(price);
@@ -103,15 +109,16 @@ bool Conversations::IsLost(const Live& live) const {
 std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
                                                     std::span<const TokenId> prompt,
                                                     uint64_t num_known, const std::string& plan,
-                                                    const llama::WindowOptions& window) {
+                                                    const llama::WindowOptions& window,
+                                                    std::span<const TokenRange> left_out) {
+  const llama::PromptSize size = {prompt.size() - llama::NumTokensOf(left_out), left_out};
   const std::lock_guard<std::mutex> lock(mutex_);
   Live* best = nullptr;
   uint64_t best_length = num_known;
   for (Live& live : live_) {
     if (live.tenant != tenant || IsLost(live)) continue;
     const uint64_t common = std::min(CommonLength(live.kept->tokens, prompt), prompt.size() - 1);
-    const uint64_t length =
-        llama::ReusableTokens(window, live.session.cuts(), common, {prompt.size(), {}});
+    const uint64_t length = llama::ReusableTokens(window, live.session.cuts(), common, size);
     if (length <= best_length) continue;
     best = &live;
     best_length = length;
@@ -119,6 +126,7 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   if (best == nullptr) return std::nullopt;
   std::optional<Session> fork = ForkOf(best->session, best_length, plan);
   if (!fork) return std::nullopt;
+  if (!left_out.empty() && !llama::LeaveOut(left_out, &*fork).ok()) return std::nullopt;
   const auto rest = prompt.subspan(best_length);
   ReusePrice price = PriceOf(*fork);
   if (price.way == ReuseWay::kRun) price.way = ReuseWay::kDisk;  // Only parts of it are there.
@@ -161,6 +169,51 @@ Result<std::vector<KeptText>> Conversations::Candidates(const std::string& tenan
                                                         const std::string& digest) {
   ATTNDB_RETURN_IF_ERROR(ListTurns(tenant));
   return TurnTexts({tenant, digest});
+}
+
+std::vector<KeptText> Conversations::Longest(const std::string& tenant,
+                                             std::span<const TokenId> prompt) const {
+  std::vector<KeptText> texts;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Live& live : live_) {
+      if (live.tenant == tenant) texts.push_back(*live.kept);
+    }
+  }
+  for (KeptText& stored : LastStored(tenant, prompt)) texts.push_back(std::move(stored));
+  size_t num_same = kLeastCommon;
+  const auto num_common = [prompt](const KeptText& text) {
+    return CommonLength(text.tokens, prompt);
+  };
+  for (const KeptText& text : texts) num_same = std::max(num_same, num_common(text));
+  std::erase_if(texts, [&](const KeptText& text) { return num_common(text) < num_same; });
+  std::ranges::stable_sort(texts, std::ranges::greater(),
+                           [](const KeptText& text) { return text.tokens.size(); });
+  if (texts.size() > kMaxLongest) texts.resize(kMaxLongest);
+  return texts;
+}
+
+std::vector<KeptText> Conversations::LastStored(const std::string& tenant,
+                                                std::span<const TokenId> prompt) const {
+  const Result<DB> db = HandleOf(tenant);
+  if (!db.ok()) return {};
+  const Result<SessionStart> start = db->CreateSession(engine_->spec(), prompt);
+  if (!start.ok() || start->session.num_tokens() < kLeastCommon) return {};
+  Result<std::vector<ContextInfo>> contexts = db->List();
+  if (!contexts.ok()) return {};
+  // The turns of a conversation are no older than the one that was found.
+  std::erase_if(*contexts, [&](const ContextInfo& context) {
+    return context.id < start->session.context_id() ||
+           context.num_tokens < start->session.num_tokens();
+  });
+  std::ranges::sort(*contexts, std::ranges::greater(), &ContextInfo::id);
+  if (contexts->size() > kMaxStored) contexts->resize(kMaxStored);
+  std::vector<KeptText> texts;
+  for (const ContextInfo& context : *contexts) {
+    Result<KeptText> text = StoredText(*db, "#" + std::to_string(static_cast<int64_t>(context.id)));
+    if (text.ok()) texts.push_back(*std::move(text));
+  }
+  return texts;
 }
 
 std::shared_ptr<const KeptText> Conversations::LiveLike(const std::string& tenant,

@@ -79,14 +79,17 @@ class Conversations {
 
   // A session that has as much of the prompt as is known and worth having, to be run in `window`.
   // Tokens that an earlier, smaller window dropped are left to run if this one has room for them.
-  // Errors: as DB::CreateSession.
+  // `left_out`: tokens of the prompt that leave the session at once, where it has all of them.
+  // Errors: as DB::CreateSession; if `left_out` is not empty, also those of llama::LeaveOut.
   Result<Continuation> Start(const std::string& tenant, std::span<const TokenId> prompt,
-                             const std::string& plan, const llama::WindowOptions& window = {});
+                             const std::string& plan, const llama::WindowOptions& window = {},
+                             std::span<const TokenRange> left_out = {});
   // A fork of the live session that has most of the prompt, if that is more than num_known tokens;
   // none: there is no such session.
   std::optional<Continuation> ForkLive(const std::string& tenant, std::span<const TokenId> prompt,
                                        uint64_t num_known, const std::string& plan,
-                                       const llama::WindowOptions& window);
+                                       const llama::WindowOptions& window,
+                                       std::span<const TokenRange> left_out = {});
   // Reads what a session of Start's has on disk, on this thread, so that no pass waits for it. A
   // pass tells what can't be read.
   void Load(Session* session);
@@ -106,6 +109,9 @@ class Conversations {
   // The texts of the turns that answered the messages with this digest: the newest first, the last
   // 16. Errors: as DB::List.
   Result<std::vector<KeptText>> Candidates(const std::string& tenant, const std::string& digest);
+  // The texts that share the most first tokens with a prompt, 32 at least, of live sessions and of
+  // the last stored contexts: the longest first, 4 at most.
+  std::vector<KeptText> Longest(const std::string& tenant, std::span<const TokenId> prompt) const;
   // The text of a live session that has fewer messages than a prompt, and shares the most first
   // tokens with it; null: none shares any. The layouts say how many messages there are.
   std::shared_ptr<const KeptText> LiveLike(const std::string& tenant,
@@ -177,6 +183,10 @@ class Conversations {
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
   std::vector<std::string> TurnsOf(const Key& key) const;  // The newest first.
+  // The texts of the last contexts that may go on from the one that has most of a prompt. Empty:
+  // the store can't be asked.
+  std::vector<KeptText> LastStored(const std::string& tenant,
+                                   std::span<const TokenId> prompt) const;
   // The text that was kept of a turn. Errors: kNotFound (the turn is gone); as DB::Tokens.
   Result<KeptText> TurnText(const std::string& tenant, const std::string& id) const;
   // The last of the turns that are there, of those whose ids have this digest. Forgets the others.

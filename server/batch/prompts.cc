@@ -90,8 +90,9 @@ Result<llama::StoredContext> Prompts::Open(const std::string& tenant,
 
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
                                Messages messages, const llama::ChatOptions& options,
-                               const Limits& limits) const {
-  const Result<Chat> chat = ChatOf(tenant, context, messages, options);
+                               const Limits& limits, Edits edits) const {
+  Result<Chat> chat = ChatOf(tenant, context, messages, options);
+  if (chat.ok()) chat->edits = edits;
   if (chat.ok()) return PromptOf(*chat, limits);
   if (chat.status().code() != StatusCode::kUnsupported) return chat.status();
   return Status::Unsupported(chat.status().message() +
@@ -278,6 +279,9 @@ Result<Prompt> Prompts::PromptOf(const Chat& chat, const Limits& limits) const {
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_system, NumSystem(chat, joined, prompt));
   ATTNDB_ASSIGN_OR_RETURN(prompt.num_last, NumLast(chat, joined, prompt.num_system, limits));
   ATTNDB_ASSIGN_OR_RETURN(prompt.parted, PartedOf(chat, followed, prompt.text, limits));
+  PutBack(followed.stored, followed.left_out, &prompt.tokens);
+  PutBack(followed.left_out, &prompt.text);
+  prompt.left_out = std::move(followed.left_out);
   return prompt;
 }
 

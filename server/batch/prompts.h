@@ -11,6 +11,9 @@
 //          control tokens.
 //          Turns are found by the messages that they answered (turn_id.h). The last turns are
 //          looked at first, kMaxFollowed at most.
+//          Edits::kCut: the prompt may leave out pieces of the turn (edits.h). The turn may then
+//          also be one that has the most first tokens of the prompt: where messages are gone, it
+//          answered other messages.
 // Limits:  a prompt with more new tokens than limits.max_tokens may lack some: the caller refuses
 //          it.
 // Names:   a context's name stands for the tokens that it names when the request comes. Turns about
@@ -34,6 +37,7 @@
 #include "attndb/result.h"
 #include "engines/llama/prompt_layout.h"
 #include "server/batch/conversations.h"
+#include "server/batch/edits.h"
 #include "server/batch/parting.h"
 
 namespace attndb::server {
@@ -42,14 +46,17 @@ namespace attndb::server {
 inline constexpr size_t kMaxFollowed = 16;
 
 struct Prompt {
-  std::vector<TokenId> tokens;
-  TextLayout text;  // Whose words they are.
+  std::vector<TokenId> tokens;  // Those that it leaves out are among them.
+  TextLayout text;              // Whose words they are.
   // Tokens of the system message and of the tools in front: the chat's, the context's or the
   // template's own. 0: there are none.
   uint64_t num_system = 0;
   uint64_t num_last = 0;  // Tokens of the last message, and of the markup around it.
   std::string digest;     // What Conversations know it by; empty: it is bare text.
   llama::ReplyForm form;  // How replies to it are read.
+  // The tokens that the words leave out: in order, each in front of a token that was stored behind
+  // it. The other numbers do not count them.
+  std::vector<TokenRange> left_out;
   // Where it leaves its predecessor: the stored turn that it follows. If there is none, or all of
   // it is kept, a conversation in memory may be the predecessor that shares as much with the prompt
   // and has fewer messages: the client changed a message in the middle. nullopt: there is no
@@ -78,7 +85,8 @@ class Prompts {
   //         LlamaEngine::Render.
   Result<Prompt> OfChat(const std::string& tenant, const std::string& context,
                         std::span<const llama::ChatMessage> messages,
-                        const llama::ChatOptions& options = {}, const Limits& limits = {}) const;
+                        const llama::ChatOptions& options = {}, const Limits& limits = {},
+                        Edits edits = Edits::kExact) const;
   // A conversation whose last message is a reply, up to the reply's end: num_last tokens are the
   // reply's, those that it was given as, or, if nobody was given it, those of its words.
   // Errors: kInvalidArgument (it answers no message); as OfChat.
@@ -106,6 +114,7 @@ class Prompts {
     llama::PromptParts parts;          // Behind a context. They refer to the messages.
     llama::RenderedPrompt rendered;    // All of it, the context included.
     llama::ChatOptions options;  // Those of `rendered`. A template that shows the time: `now`.
+    Edits edits = Edits::kExact;
   };
 
   // The tokens of a chat, and the stored turn that they follow, if there is one.
@@ -117,6 +126,10 @@ class Prompts {
     // nullopt: as Chat::rendered.
     std::optional<llama::RenderedPrompt> rendered;
     int64_t rendered_at = 0;  // The time that its template shows; 0: none.
+    // If the chat leaves out pieces of the turn: all tokens of the turn, and the pieces. The tokens
+    // of `turn` are then the others.
+    Tokens stored;
+    std::vector<TokenRange> left_out;
   };
 
   // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
@@ -141,9 +154,20 @@ class Prompts {
   // in `best`. Counts them in *num_followed.
   Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
                      std::optional<Followed>* best) const;
-  // Follows one turn, whose reply is messages[reply]. The template shows the turn's time.
+  // Follows the turns that have the most first tokens of the chat, whatever they answer.
+  Status FollowLongest(const Chat& chat, const Limits& limits, std::optional<Followed>* best) const;
+  // Follows these turns alike.
+  Status FollowEach(const Chat& chat, size_t reply, std::vector<KeptText> turns,
+                    const Limits& limits, size_t* num_followed,
+                    std::optional<Followed>* best) const;
+  // Follows one turn, whose reply is messages[reply]; messages.size(): nobody knows which. The
+  // template shows the turn's time.
   Result<Followed> FollowTurn(const Chat& chat, size_t reply, KeptText turn,
                               const Limits& limits) const;
+  // Renders the chat with the time that the turn's template shows, if that is another one.
+  Status RenderAtTimeOf(const KeptText& turn, const Chat& chat, Followed* followed) const;
+  // Follows the turn without the pieces that the chat leaves out, if that keeps more of it.
+  Status LeaveOut(const Chat& chat, const Limits& limits, Followed* followed) const;
   // The tokens of the context and of the parts behind it.
   Result<llama::FollowedText> FollowContext(const Chat& chat, const Limits& limits) const;
   // Where the chat leaves the turn that it follows. If it keeps all of this turn, or follows none:

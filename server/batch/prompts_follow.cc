@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "engines/llama/window.h"
 #include "server/batch/hidden_tokens.h"
 #include "server/batch/prompts.h"
 
@@ -23,9 +24,11 @@ bool IsBehindWords(const llama::PromptParting& place, std::span<const llama::Byt
 
 // Whether a turn says no more of a prompt than another one does, which was followed.
 bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
-                const llama::FollowedText& followed) {
+                const llama::FollowedText& followed, Edits edits) {
   const size_t num_same = CommonLength(turn, other);
-  return num_same == turn.size() || (followed.parted && num_same > followed.parted->token);
+  if (num_same == turn.size()) return true;
+  // Where a prompt is edited, it may say the rest of one turn alone.
+  return edits == Edits::kExact && followed.parted && num_same > followed.parted->token;
 }
 
 bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other) {
@@ -70,6 +73,8 @@ Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits
     // Earlier turns say no more of it, unless the prompt leaves the best one before its reply.
     if (best && (!best->text.parted || best->text.parted->message >= reply)) break;
   }
+  const bool may_be_edited = chat.edits == Edits::kCut && (!best || best->text.parted);
+  if (may_be_edited) ATTNDB_RETURN_IF_ERROR(FollowLongest(chat, limits, &best));
   const Tokens& context = chat.subject.stored.tokens;
   const uint64_t num_kept = best ? best->text.joined.num_kept : 0;
   if (num_kept > 0 && num_kept >= context.size()) return *std::move(best);
@@ -84,8 +89,30 @@ Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits
                             size_t* num_followed, std::optional<Followed>* best) const {
   ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
                           conversations_->Candidates(chat.tenant, chat.digests[reply - 1]));
+  return FollowEach(chat, reply, std::move(turns), limits, num_followed, best);
+}
+
+Status Prompts::FollowLongest(const Chat& chat, const Limits& limits,
+                              std::optional<Followed>* best) const {
+  Tokens prompt;
+  if (*best) {
+    prompt = (*best)->text.joined.tokens;
+  } else {
+    ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text, FollowContext(chat, limits));
+    prompt = std::move(text.joined.tokens);
+  }
+  size_t num_followed = 0;
+  return FollowEach(chat, chat.messages.size(), conversations_->Longest(chat.tenant, prompt),
+                    limits, &num_followed, best);
+}
+
+Status Prompts::FollowEach(const Chat& chat, size_t reply, std::vector<KeptText> turns,
+                           const Limits& limits, size_t* num_followed,
+                           std::optional<Followed>* best) const {
   for (KeptText& turn : turns) {
-    if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text)) continue;
+    if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text, chat.edits)) {
+      continue;
+    }
     if (++*num_followed > kMaxFollowed) break;
     Result<Followed> followed = FollowTurn(chat, reply, std::move(turn), limits);
     // Another model's turn may have ids that this one lacks.
@@ -104,17 +131,10 @@ Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, Ke
   };
   Followed followed;
   followed.reply = reply;
-  followed.rendered_at = chat.options.now;
-  const int64_t turns_own = turn.text.rendered_at;
-  // What stands behind a context shows the context's time.
-  if (chat.subject.context.empty() && turns_own != 0 && turns_own != chat.options.now) {
-    llama::ChatOptions dated = chat.options;
-    dated.now = followed.rendered_at = turns_own;
-    ATTNDB_ASSIGN_OR_RETURN(followed.rendered, engine_->Render(chat.messages, dated));
-  }
+  ATTNDB_RETURN_IF_ERROR(RenderAtTimeOf(turn, chat, &followed));
   const llama::RenderedPrompt& plain = followed.rendered ? *followed.rendered : chat.rendered;
   ATTNDB_ASSIGN_OR_RETURN(followed.text, follow(plain));
-  if (followed.text.parted) {
+  if (followed.text.parted && reply < chat.messages.size()) {
     const auto other = std::span(turn.tokens).subspan(followed.text.parted->token, 1);
     ATTNDB_ASSIGN_OR_RETURN(const std::string piece, engine_->ReplyText(other));
     if (piece.empty()) {
@@ -128,7 +148,45 @@ Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, Ke
     }
   }
   followed.turn = std::move(turn);
+  const bool may_be_edited = chat.edits == Edits::kCut && followed.text.parted;
+  if (may_be_edited) ATTNDB_RETURN_IF_ERROR(LeaveOut(chat, limits, &followed));
   return followed;
+}
+
+Status Prompts::RenderAtTimeOf(const KeptText& turn, const Chat& chat, Followed* followed) const {
+  followed->rendered_at = chat.options.now;
+  const int64_t turns_own = turn.text.rendered_at;
+  // What stands behind a context shows the context's time.
+  if (!chat.subject.context.empty() || turns_own == 0 || turns_own == chat.options.now) {
+    return Status::Ok();
+  }
+  llama::ChatOptions dated = chat.options;
+  dated.now = followed->rendered_at = turns_own;
+  ATTNDB_ASSIGN_OR_RETURN(followed->rendered, engine_->Render(chat.messages, dated));
+  return Status::Ok();
+}
+
+Status Prompts::LeaveOut(const Chat& chat, const Limits& limits, Followed* followed) const {
+  const llama::RenderedPrompt& rendered = followed->rendered ? *followed->rendered : chat.rendered;
+  Tokens& tokens = followed->turn->tokens;
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenRange> left_out,
+                          engine_->LeftOut(tokens, rendered.items));
+  if (left_out.empty()) return Status::Ok();
+  Tokens others = Without(tokens, left_out);
+  ATTNDB_ASSIGN_OR_RETURN(
+      llama::FollowedText text,
+      engine_->Follow(others, rendered.items, {.limits = limits, .messages = rendered.messages}));
+  const uint64_t num_kept = text.joined.num_kept;
+  if (num_kept <= followed->text.joined.num_kept) return Status::Ok();
+  // Tokens that are kept stand behind each piece.
+  while (!left_out.empty() && left_out.back().end >= num_kept + llama::NumTokensOf(left_out)) {
+    left_out.pop_back();
+  }
+  if (left_out.empty()) return Status::Ok();
+  followed->text = std::move(text);
+  followed->left_out = std::move(left_out);
+  followed->stored = std::exchange(tokens, std::move(others));
+  return Status::Ok();
 }
 
 Result<llama::FollowedText> Prompts::FollowContext(const Chat& chat, const Limits& limits) const {

@@ -144,6 +144,7 @@ class Scheduler {
   std::vector<pollfd> AwaitedAnswers(bool with_late) const;
   static bool LacksLastToken(const Turn& turn);
   void NoteToken(Turn* turn);
+  static uint64_t NumDropped(const Turn& turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
   static uint32_t RoomForReply(const Turn& turn);

@@ -32,6 +32,7 @@ uint64_t SharedTokens(const TurnRequest& other, const Session& session, const Tu
 
 // Notes what the turns before this one have, or will have, of its prompt.
 void Scheduler::FindBeginnings(Turn* turn) const {
+  if (!turn->request_.left_out.empty()) return;  // Its session has lost them, no other one has.
   for (const std::shared_ptr<Turn>& other : active_) {
     if (other.get() == turn) break;
     const uint64_t num_tokens = SharedTokens(other->request_, other->session_, turn->request_);
@@ -45,7 +46,8 @@ void Scheduler::FindBeginnings(Turn* turn) const {
 // Takes what other turns have read of the turn's prompt. True: one of them is to read more of it,
 // which is worth waiting for.
 bool Scheduler::AwaitsBeginning(Turn* turn) {
-  if (turn->num_run_ > 0 || !turn->request_.is_kept) return false;
+  const TurnRequest& request = turn->request_;
+  if (turn->num_run_ > 0 || !request.is_kept || !request.left_out.empty()) return false;
   while (!turn->beginnings_.empty()) {
     const auto [other, num_tokens] = turn->beginnings_.front();
     const bool is_worth = num_tokens >= turn->session_.num_tokens() + kWorthSharing;
@@ -63,7 +65,6 @@ bool Scheduler::AwaitsBeginning(Turn* turn) {
       GoOnFrom(*std::move(fork), turn);
   }
   if (!std::exchange(turn->looks_, false)) return false;
-  const TurnRequest& request = turn->request_;
   const uint64_t num_known = turn->session_.num_tokens() + kWorthSharing - 1;
   auto live = conversations_->ForkLive(request.tenant, request.prompt, num_known, PlanOf(*turn),
                                        request.generate.prefill.window);

@@ -8,6 +8,7 @@
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/reply.h"
 #include "engines/llama/window.h"
+#include "server/batch/edits.h"
 #include "server/batch/scheduler.h"
 #include "server/batch/turn_id.h"
 
@@ -119,13 +120,19 @@ void Scheduler::NoteToken(Turn* turn) {
   turn->listener_->OnToken(now - before);
 }
 
+// The tokens that left the turn's window.
+uint64_t Scheduler::NumDropped(const Turn& turn) {
+  return turn.session_.num_dropped() - llama::NumTokensOf(turn.request_.left_out);
+}
+
 TurnStart Scheduler::StartOf(const Turn& turn) {
   const TurnRequest& request = turn.request_;
   return {.id = request.id,
-          .num_prompt_tokens = request.prompt.size(),
+          .num_prompt_tokens = request.prompt.size() - llama::NumTokensOf(request.left_out),
           .num_cached_tokens = turn.num_reused_,
           .num_run_tokens = turn.rest_.size(),
-          .num_dropped_tokens = turn.session_.num_dropped(),
+          .num_dropped_tokens = NumDropped(turn),
+          .num_cut_tokens = llama::NumTokensOf(request.left_out),
           .parted = request.parted,
           .is_kept = request.is_kept};
 }
@@ -152,7 +159,8 @@ bool Scheduler::Begin(Turn* turn) {
     return false;
   }
   turn->reply_ = *std::move(reply);
-  turn->reply_->SeePrompt(request.prompt);  // All of it: what was reused is chance.
+  // All of it: what was reused is chance.
+  turn->reply_->SeePrompt(Without(request.prompt, request.left_out));
   turn->listener_->OnStart(StartOf(*turn));
   if (generate.max_tokens == 0) turn->finish_ = llama::FinishReason::kMaxTokens;
   return true;
@@ -217,7 +225,7 @@ void Scheduler::End(Turn* turn) {
                  .first_token_seconds = turn->first_token_seconds_ == 0
                                             ? 0
                                             : turn->first_token_seconds_ - request.received_seconds,
-                 .num_dropped_tokens = turn->session_.num_dropped(),
+                 .num_dropped_tokens = NumDropped(*turn),
                  .stored = {}};
   if (store && request.note) store->note = request.note(end);
   if (request.is_kept) {

@@ -31,12 +31,13 @@ double MonotonicSeconds();
 
 // What is known of a turn before its first token.
 struct TurnStart {
-  std::string id;  // Names the context that it will be stored as.
-  uint64_t num_prompt_tokens = 0;
+  std::string id;                  // Names the context that it will be stored as.
+  uint64_t num_prompt_tokens = 0;  // Without num_cut_tokens.
   // Tokens of the prompt that were reused: their K and V were there when the first new one ran.
   uint64_t num_cached_tokens = 0;
   uint64_t num_run_tokens = 0;      // Those of the prompt that were run.
   uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
+  uint64_t num_cut_tokens = 0;      // Stored tokens that the prompt leaves out (edits.h).
   // Where the prompt parts from the stored turn that it follows (parting.h). Empty: nowhere.
   std::string parted;
   bool is_kept = true;             // False: the turn is not stored, and `id` names no context.
@@ -79,9 +80,11 @@ struct TurnRequest {
   std::string id;
   std::string tenant;
   std::vector<TokenId> prompt;  // All of it, what is stored included.
-  TextLayout text;              // Whose words these are; unknown: they say themselves.
-  std::string parted;           // TurnStart::parted.
-  std::string title;            // The context's, unless `store` has one.
+  // Tokens of `prompt` that its words leave out: Prompt::left_out. The session has lost them.
+  std::vector<TokenRange> left_out;
+  TextLayout text;     // Whose words these are; unknown: they say themselves.
+  std::string parted;  // TurnStart::parted.
+  std::string title;   // The context's, unless `store` has one.
   // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
