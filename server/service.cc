@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attndb/units.h"
+#include "engines/llama/window.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -33,8 +34,9 @@ uint64_t BytesOf(const Service& service, const Turn& turn) {
 Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& turn) {
   const uint64_t window = turn.request().generate.prefill.window.window_tokens;
   const std::vector<TokenId>& prompt = turn.request().prompt;
+  const uint64_t num_seen = prompt.size() - llama::NumTokensOf(turn.request().left_out);
   const bool is_stored = turn.request().replies && turn.request().is_kept;
-  if (!is_stored || (window > 0 && prompt.size() > window)) return Status::Ok();
+  if (!is_stored || (window > 0 && num_seen > window)) return Status::Ok();
   return service.conversations->CheckRoom(rules.tenant, prompt).status();
 }
 
@@ -75,6 +77,7 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
                        .num_cached_tokens = end.num_cached_tokens,
                        .num_reply_tokens = end.num_reply_tokens,
                        .first_token_seconds = end.first_token_seconds,
+                       .num_cut_tokens = end.num_cut_tokens,
                        .parted = end.parted,
                        .num_ignored_lines = end.num_ignored_lines});
 }

@@ -59,6 +59,7 @@ struct CallEnd {
   uint64_t num_cached_tokens = 0;
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
+  uint64_t num_cut_tokens = 0;
   std::string parted = {};  // TurnStart::parted.
   uint64_t num_ignored_lines = 0;
 };

@@ -30,6 +30,7 @@ Json MessageAnswer::Usage(uint64_t num_tokens, uint64_t num_dropped_tokens) cons
       {"cache_read_input_tokens", start_.num_cached_tokens},
       {"output_tokens", num_tokens}};
   if (num_dropped_tokens > 0) usage["dropped_tokens"] = num_dropped_tokens;
+  if (start_.num_cut_tokens > 0) usage["cut_tokens"] = start_.num_cut_tokens;
   return usage;
 }
 

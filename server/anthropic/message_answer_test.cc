@@ -243,6 +243,17 @@ TEST_F(MessageAnswerTest, WhatLeftTheWindowIsInput) {
   EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "40")));
 }
 
+TEST_F(MessageAnswerTest, WhatWasCutIsCounted) {
+  MessageAnswer answer = Answer(false);
+  answer.OnStart({.id = "t",
+                  .num_prompt_tokens = 100,
+                  .num_cached_tokens = 90,
+                  .num_run_tokens = 10,
+                  .num_cut_tokens = 812});
+  answer.OnEnd({.num_tokens = 5}, 0);
+  EXPECT_THAT(responder_->sent->body, HasSubstr(R"("output_tokens":5,"cut_tokens":812})"));
+}
+
 TEST_F(MessageAnswerTest, AnErrorBeforeTheFirstEventIsPlain) {
   MessageAnswer answer = Answer(true);
   answer.OnError(Status::NotFound("no such context"));

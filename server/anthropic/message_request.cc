@@ -106,6 +106,7 @@ Result<TextRequest> ReadPrompt(const Json& body, std::optional<uint32_t> max_tok
   ATTNDB_RETURN_IF_ERROR(ReadThinking(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadOutput(body, &request.chat));
   request.min_ttl_seconds = marks.min_ttl_seconds();
+  ATTNDB_RETURN_IF_ERROR(ReadEdits(body, &request.edits));
   return request;
 }
 

@@ -271,6 +271,7 @@ TEST(MessageRequestTest, WhatIsWrongNamesItsPlace) {
       {Body(R"("top_p":2)"), "'top_p' is 2"},
       {Body(R"("top_k":-1)"), "'top_k' is -1"},
       {Body(R"("stream":1)"), "'stream' is 1"},
+      {Body(R"("edits":"some")"), "'edits' is \"some\""},
       {Body(R"("stop_sequences":"END")"), "'stop_sequences' is \"END\""},
       {Body(R"("stop_sequences":["a",""])"), "'stop_sequences.1' is \"\""},
       {Body(R"("container":"c")"), "'container': it is not supported"},

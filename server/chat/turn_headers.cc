@@ -15,6 +15,9 @@ Headers TurnHeaders(const TurnStart& start, uint64_t num_dropped_tokens) {
   if (num_dropped_tokens > 0) {
     headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
   }
+  if (start.num_cut_tokens > 0) {
+    headers.emplace_back(kCutHeader, std::to_string(start.num_cut_tokens));
+  }
   return headers;
 }
 

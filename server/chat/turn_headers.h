@@ -14,6 +14,9 @@ inline constexpr const char* kContextHeader = "X-Attndb-Context";
 // Tokens that are no longer attended to; absent if none. A stream's are those of the prompt: its
 // usage has all of them.
 inline constexpr const char* kDroppedHeader = "X-Attndb-Dropped";
+// Stored tokens that the prompt leaves out, while the tokens behind them stay (batch/edits.h);
+// absent if there are none.
+inline constexpr const char* kCutHeader = "X-Attndb-Cut";
 // "MESSAGE:CHARACTER" at which a chat parts from the stored turn that it follows (batch/parting.h);
 // absent if nowhere.
 inline constexpr const char* kPartedHeader = "X-Attndb-Parted";

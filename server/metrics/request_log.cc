@@ -32,6 +32,7 @@ std::string JsonLine(const LoggedRequest& request) {
     json["cached_tokens"] = request.num_cached_tokens;
     json["reply_tokens"] = request.num_reply_tokens;
     json["first_token_ms"] = Milliseconds(request.first_token_seconds);
+    if (request.num_cut_tokens > 0) json["cut_tokens"] = request.num_cut_tokens;
     if (!request.parted.empty()) json["parted"] = request.parted;
     if (request.num_ignored_lines > 0) json["ignored_lines"] = request.num_ignored_lines;
   }
@@ -49,6 +50,9 @@ std::string TextLine(const LoggedRequest& request) {
             std::to_string(request.num_cached_tokens) + " cached), " +
             std::to_string(request.num_reply_tokens) + " in the reply, the first after " +
             MillisecondsText(request.first_token_seconds);
+    if (request.num_cut_tokens > 0) {
+      line.append(", ").append(std::to_string(request.num_cut_tokens)).append(" cut");
+    }
     if (!request.parted.empty()) line.append(", parted at ").append(request.parted);
     if (request.num_ignored_lines > 0) {
       line.append(", ").append(Counted(request.num_ignored_lines, "line")).append(" ignored");

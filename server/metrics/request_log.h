@@ -34,6 +34,7 @@ struct LoggedRequest {
   uint64_t num_cached_tokens = 0;
   uint64_t num_reply_tokens = 0;
   double first_token_seconds = 0;
+  uint64_t num_cut_tokens = 0;     // TurnStart::num_cut_tokens.
   std::string_view parted = {};    // TurnStart::parted; empty of others.
   uint64_t num_ignored_lines = 0;  // Lines of its system messages that were deleted.
 };

@@ -72,6 +72,10 @@ TEST(RequestLogTest, TheLogSaysWhereAPromptParted) {
                                   "\n"));
   EXPECT_THAT(LogLine(LogFormat::kText, chat),
               ::testing::HasSubstr("the first after 250 ms, parted at 2:118, default"));
+  chat.num_cut_tokens = 812;
+  EXPECT_THAT(LogLine(LogFormat::kJson, chat),
+              ::testing::HasSubstr(R"("cut_tokens":812,"parted":"2:118")"));
+  EXPECT_THAT(LogLine(LogFormat::kText, chat), ::testing::HasSubstr("250 ms, 812 cut, parted at"));
 }
 
 TEST(RequestLogTest, TheLogSaysHowManyLinesWereIgnored) {

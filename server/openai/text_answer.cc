@@ -53,6 +53,9 @@ Json TextAnswer::Usage(const TurnEnd& end) const {
                 {"completion_tokens", end.num_tokens},
                 {"total_tokens", start_.num_prompt_tokens + end.num_tokens},
                 {"prompt_tokens_details", {{"cached_tokens", start_.num_cached_tokens}}}};
+  if (start_.num_cut_tokens > 0) {
+    usage["prompt_tokens_details"]["cut_tokens"] = start_.num_cut_tokens;
+  }
   if (end.num_dropped_tokens > 0) {
     usage["dropped_tokens"] = end.num_dropped_tokens;
     usage["run_tokens"] = start_.num_run_tokens;  // Others of the prompt left before it was read.

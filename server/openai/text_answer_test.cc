@@ -244,6 +244,24 @@ TEST_F(TextAnswerTest, AHeaderSaysWhereThePromptParted) {
   EXPECT_THAT(responder_->begun->headers, Contains(Pair(kPartedHeader, "2:118")));
 }
 
+TEST_F(TextAnswerTest, UsageAndAHeaderCountWhatWasCut) {
+  TurnStart start = Start();
+  start.num_cut_tokens = 812;
+  TextAnswer whole = Answer({});
+  whole.OnStart(start);
+  whole.OnEnd({}, /*num_calls=*/0);
+  EXPECT_THAT(responder_->sent->headers, Contains(Pair(kCutHeader, "812")));
+  const Json usage = Parsed(responder_->sent->body)["usage"];
+  EXPECT_EQ(usage["prompt_tokens_details"]["cut_tokens"], 812);
+  responder_->sent.reset();
+  TextAnswer stream = Answer({.stream = true, .include_usage = true});
+  stream.OnStart(start);
+  stream.OnDelta({.content = "Hi"});
+  stream.OnEnd({}, /*num_calls=*/0);
+  EXPECT_THAT(responder_->begun->headers, Contains(Pair(kCutHeader, "812")));
+  EXPECT_THAT(responder_->Events(), Contains(::testing::HasSubstr(R"("cut_tokens":812)")));
+}
+
 TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {
   TextAnswer answer = Answer({.stream = true, .include_usage = true});
   TurnStart start = Start();

@@ -176,7 +176,7 @@ Status ReadOwnFields(const Json& body, TextRequest* request) {
     return WrongValue("overflow", "truncate or refuse", overflow);
   }
   request->truncate = overflow == "truncate";
-  return Status::Ok();
+  return ReadEdits(body, &request->edits);
 }
 
 // What both kinds have.
@@ -221,6 +221,14 @@ Status ReadPrompt(const Json& prompt, TextRequest* request) {
 }
 
 }  // namespace
+
+Status ReadEdits(const Json& body, Edits* edits) {
+  const Json* const found = FindMember(body, "edits");
+  if (found == nullptr) return Status::Ok();
+  if (*found != "exact" && *found != "cut") return WrongValue("edits", "exact or cut", *found);
+  *edits = *found == "cut" ? Edits::kCut : Edits::kExact;
+  return Status::Ok();
+}
 
 Result<TextRequest> ParseChat(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));

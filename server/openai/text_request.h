@@ -18,6 +18,7 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
+#include "server/batch/edits.h"
 #include "server/json.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logit_bias.h"
@@ -84,7 +85,11 @@ struct TextRequest {
   double tpot_ms = 0;    // "tpot_ms": what a token may take; 0: it does not say.
   std::string store_as;  // "store_as": the name that the turn is stored under; empty = its id.
   bool truncate = true;  // "overflow": "truncate" or "refuse".
+  Edits edits = Edits::kExact;  // "edits": "exact" or "cut". Prompts of bare text have none.
 };
+
+// "edits", which all interfaces have. An absent or null field leaves *edits as it is.
+Status ReadEdits(const Json& body, Edits* edits);
 
 Result<TextRequest> ParseChat(const Json& body);
 Result<TextRequest> ParseCompletion(const Json& body);

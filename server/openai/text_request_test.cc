@@ -90,6 +90,7 @@ TEST(TextRequestTest, NullIsNotSaid) {
                                   "context",
                                   "store_as",
                                   "overflow",
+                                  "edits",
                                   "n",
                                   "best_of",
                                   "tools",
@@ -316,6 +317,11 @@ TEST(TextRequestTest, OurOwnFields) {
   EXPECT_TRUE(Chat(R"("overflow":"truncate")")->truncate);
   ExpectRefused("overflow", R"("shift")");
   ExpectRefused("overflow", R"("")");
+  EXPECT_EQ(request.edits, Edits::kExact);
+  EXPECT_EQ(Chat(R"("edits":"cut")")->edits, Edits::kCut);
+  EXPECT_EQ(Chat(R"("edits":null)")->edits, Edits::kExact);
+  ExpectRefused("edits", R"("drop")");
+  ExpectRefused("edits", "true");
 }
 
 TEST(TextRequestTest, AHeaderNamesTheContextThatTheBodyDoesNot) {

@@ -45,13 +45,15 @@ const char* StatusOf(const TurnEnd& end) {
 }
 
 Json ResponseUsage(const TurnStart& start, const TurnEnd& end) {
-  return {
+  Json usage = {
       {"input_tokens", start.num_prompt_tokens},
       {"input_tokens_details",
        {{"cached_tokens", start.num_cached_tokens}, {"cache_write_tokens", start.num_run_tokens}}},
       {"output_tokens", end.num_tokens},
       {"output_tokens_details", {{"reasoning_tokens", 0}}},
       {"total_tokens", start.num_prompt_tokens + end.num_tokens}};
+  if (start.num_cut_tokens > 0) usage["input_tokens_details"]["cut_tokens"] = start.num_cut_tokens;
+  return usage;
 }
 
 std::string ItemIdOf(const OutputItem& item, const std::string& context, size_t index) {

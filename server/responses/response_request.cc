@@ -103,6 +103,7 @@ Status ReadTextFormat(const Json& body, llama::ChatOptions* chat) {
 }
 
 Status ReadResponseLimits(const Json& body, TextRequest* text) {
+  ATTNDB_RETURN_IF_ERROR(ReadEdits(body, &text->edits));
   ATTNDB_ASSIGN_OR_RETURN(const auto most, CountOf(body, "", "max_output_tokens", 1, INT32_MAX));
   if (most) text->max_tokens = static_cast<uint32_t>(*most);
   const Json* const truncation = FindMember(body, "truncation");

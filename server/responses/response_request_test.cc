@@ -156,6 +156,7 @@ TEST(ResponseRequestTest, WhatIsWrongNamesItsPlace) {
       {Hi(R"("include":["message.output_text.logprobs"])"), "'include[0]': logprobs"},
       {Hi(R"("max_output_tokens":0)"), "'max_output_tokens' is 0"},
       {Hi(R"("truncation":"some")"), "'truncation' is \"some\""},
+      {Hi(R"("edits":"some")"), "'edits' is \"some\""},
       {Hi(R"("temperature":-1)"), "'temperature' is -1"},
       {Hi(R"("store":1)"), "'store' is 1"},
       {Hi(R"("previous_response_id":1)"), "'previous_response_id' is 1"},

@@ -11,6 +11,7 @@
 
 #include "attndb/context_name.h"
 #include "attndb/units.h"
+#include "engines/llama/window.h"
 #include "server/batch/turn_id.h"
 #include "server/batch/turn_title.h"
 #include "server/chat/reply_reader.h"
@@ -61,6 +62,7 @@ class NotedAnswer final : public ReplyWriter {
   void Note(CallEnd end) {
     end.num_prompt_tokens = start_.num_prompt_tokens;
     end.num_cached_tokens = start_.num_cached_tokens;
+    end.num_cut_tokens = start_.num_cut_tokens;
     end.parted = start_.parted;
     end.num_ignored_lines = num_ignored_lines_;
     NoteEnd(service_, call_, end);
@@ -185,12 +187,19 @@ class TextCall {
     turn.received_seconds = call_.received_seconds;
     turn.tpot_seconds = TpotSeconds();
     turn.plan = PlanOf(turn.tpot_seconds);
-    ATTNDB_ASSIGN_OR_RETURN(Continuation start, StartOf(turn, prompt, std::move(own)));
-    LimitToMemory(start.rest.size(), &turn.generate);
+    Result<Continuation> start = StartOf(turn, prompt, std::move(own));
+    if (!start.ok() && !prompt.left_out.empty()) {
+      // Not all of the turn is there, or the model's sessions can't lose tokens.
+      asked_.edits = Edits::kExact;
+      return GoOn();
+    }
+    ATTNDB_RETURN_IF_ERROR(start.status());
+    LimitToMemory(start->rest.size(), &turn.generate);
     turn.prompt = std::move(prompt.tokens);
+    turn.left_out = std::move(prompt.left_out);
     turn.text = std::move(prompt.text);
     turn.title = Title(tenant);
-    return Schedule(std::move(turn), std::move(start));
+    return Schedule(std::move(turn), *std::move(start));
   }
 
   // Waits for contexts that are being stored, and looks for those that are to be found; then goes
@@ -213,7 +222,7 @@ class TextCall {
                                std::optional<SourceSession> own) const {
     if (!own) {
       return service_->conversations->Start(turn.tenant, prompt.tokens, turn.plan,
-                                            turn.generate.prefill.window);
+                                            turn.generate.prefill.window, prompt.left_out);
     }
     return Continuation{std::move(own->session), std::move(own->rest), {}, /*is_unread=*/true};
   }
@@ -238,7 +247,8 @@ class TextCall {
     const bool may_be_longer = interface_.is_chat && asked_.truncate;
     const llama::TokenizeLimits limits = LimitsFor(*service_, call_, may_be_longer ? 0 : window);
     if (interface_.is_chat)
-      return prompts.OfChat(tenant, asked_.context, asked_.messages, asked_.chat, limits);
+      return prompts.OfChat(tenant, asked_.context, asked_.messages, asked_.chat, limits,
+                            asked_.edits);
     if (asked_.prompt_tokens.empty()) {
       return prompts.OfText(tenant, asked_.context, asked_.prompt, limits);
     }
@@ -368,7 +378,7 @@ class TextCall {
     ATTNDB_RETURN_IF_ERROR(CheckMessages(window.window_tokens));
     const std::string size = Counted(window.window_tokens, "token");
     // The tokens in front stay. They are the message's own if nothing stands before it.
-    const uint64_t num_prompt = prompt.tokens.size();
+    const uint64_t num_prompt = prompt.tokens.size() - llama::NumTokensOf(prompt.left_out);
     const uint64_t num_in_front =
         std::min<uint64_t>(window.keep_first, num_prompt - std::min(num_prompt, prompt.num_last));
     if (prompt.num_last + num_in_front > window.window_tokens) {
