@@ -202,6 +202,7 @@ def test_each_operation_has_a_case():
     ("/v1/chat/completions", {**CHAT, "messages": [{"role": "wizard", "content": "x"}]}),
     ("/v1/chat/completions", {**CHAT, "max_tokens": -2}),
     ("/v1/chat/completions", {**CHAT, "overflow": "explode"}),
+    ("/v1/chat/completions", {**CHAT, "edits": "explode"}),
     ("/v1/chat/completions", {**CHAT, "logprobs": 5}),
     ("/v1/chat/completions", {**CHAT, "contexts": []}),
     ("/v1/chat/completions", {**CHAT, "contexts": ["a", "a"]}),
