@@ -49,7 +49,7 @@ constexpr std::string_view kBody =
     R"("frequency_penalty":0.5,"presence_penalty":-0.5,"seed":-5,"stream":true,)"
     R"("stream_options":{"include_usage":true},"ignore_eos":true,"plan":"","tpot_ms":12.5,)"
     R"("context":"c","store_as":"s","contexts":null,"find":2,)"
-    R"("overflow":"refuse","n":1,"best_of":1,"tools":[],"tool_choice":"auto",)"
+    R"("overflow":"refuse","edits":"cut","n":1,"best_of":1,"tools":[],"tool_choice":"auto",)"
     R"("parallel_tool_calls":true,"functions":[],"logprobs":false,"top_logprobs":0,)"
     R"("n_probs":5,)"
     R"("post_sampling_probs":true,"logit_bias":{"50256":-100,"word":false},)"
