@@ -78,7 +78,8 @@ constexpr std::string_view kMessagesBody =
     R"("description":"D","input_schema":{"type":"object","properties":{"b":{},"a":{}}}}],)"
     R"("tool_choice":{"type":"tool","name":"get","disable_parallel_tool_use":true},)"
     R"("stop_sequences":["a","b"],"temperature":0.5,"top_p":0.9,"top_k":40,"stream":true,)"
-    R"("thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"high",)"
+    R"("edits":"cut","thinking":{"type":"enabled","budget_tokens":1024},)"
+    R"("output_config":{"effort":"high",)"
     R"("format":{"type":"json_schema","schema":{"type":"object"}}},"cache_control":)"
     R"({"type":"ephemeral","ttl":"5m"},"metadata":{"user_id":"u"},"container":null,)"
     R"("mcp_servers":[]})";
@@ -92,6 +93,7 @@ constexpr std::string_view kResponseBody =
     R"("arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"4"}],)"
     R"("instructions":"S","previous_response_id":"resp_turn-1","store":false,)"
     R"("max_output_tokens":16,"temperature":0.5,"top_p":0.9,"stream":true,"truncation":"auto",)"
+    R"("edits":"cut",)"
     R"("tools":[{"type":"function","name":"get","description":"D","strict":true,"parameters":)"
     R"({"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
     R"("parallel_tool_calls":true,"reasoning":{"effort":"low"},"reasoning_budget_tokens":5,)"
