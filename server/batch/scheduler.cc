@@ -51,6 +51,9 @@ void Scheduler::Stop() {
 }
 
 Status Scheduler::Add(std::shared_ptr<Turn> turn) {
+  if (turn->choices().size() >= max_replies()) {
+    return Status::InvalidArgument("more choices than a pass has places for");
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return Status::Cancelled("the server stops");
@@ -70,6 +73,11 @@ void Scheduler::Wake() {
     woken_ = true;
   }
   changed_.notify_one();
+}
+
+// A pass takes a token of each.
+size_t Scheduler::max_replies() const {
+  return std::min(engine_->options().max_sessions, engine_->options().ubatch_tokens);
 }
 
 size_t Scheduler::num_waiting() const {
@@ -102,7 +110,7 @@ void Scheduler::Loop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     waiting.swap(waiting_);
   }
-  for (const std::shared_ptr<Turn>& turn : waiting) EndQuietly(turn->listener_.get(), stopped);
+  for (const std::shared_ptr<Turn>& turn : waiting) EndQuietly(*turn, stopped);
 }
 
 void Scheduler::RunOnce() {
@@ -129,8 +137,15 @@ bool Scheduler::Guarded(const Turn* turn, const std::function<bool()>& step) {
 void Scheduler::GiveUp(const Turn* turn, const Status& status) {
   const auto found = std::ranges::find(active_, turn, &std::shared_ptr<Turn>::get);
   if (found == active_.end()) return;
-  EndQuietly((*found)->listener_.get(), status);
+  EndQuietly(*turn, status);
   Remove(turn);
+}
+
+// The places of turns that are under way, those of choices that have not begun included.
+size_t Scheduler::NumPlacesTaken() const {
+  size_t num_taken = 0;
+  for (const std::shared_ptr<Turn>& turn : active_) num_taken += 1 + turn->choices_.size();
+  return num_taken;
 }
 
 // Waits for something to do. False: it is to stop.
@@ -139,10 +154,10 @@ bool Scheduler::TakeTurns() {
   changed_.wait(lock,
                 [this] { return stopping_ || woken_ || !active_.empty() || !waiting_.empty(); });
   woken_ = false;
-  // A pass takes a token of each.
-  const size_t most = std::min(engine_->options().max_sessions, engine_->options().ubatch_tokens);
+  size_t num_free = max_replies() - NumPlacesTaken();
   std::vector<Turn*> taken;
-  while (!waiting_.empty() && active_.size() < most) {
+  while (!waiting_.empty() && waiting_.front()->choices_.size() < num_free) {
+    num_free -= 1 + waiting_.front()->choices_.size();
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     taken.push_back(active_.back().get());
@@ -210,8 +225,8 @@ void Scheduler::Run(const std::vector<Part>& parts) {
   for (const size_t i : InOrder(parts)) {
     if (!statuses[i].ok()) {
       failed.push_back(parts[i]);
-    } else if (Guarded(parts[i].turn, [&] { return Advance(parts[i], engine_->Logits(i)); })) {
-      done.push_back(parts[i].turn);
+    } else {
+      Advance(parts[i], i, &done);
     }
   }
   SettleReplies(kSettleWait, &done);
@@ -230,8 +245,9 @@ void Scheduler::RunAlone(std::span<const Part> parts) {
       status = RunPass({&part, 1}, nullptr);
     }
     if (status.ok()) {
-      Turn* const turn = part.turn;
-      if (Guarded(turn, [&] { return Advance(part, engine_->Logits(0)); })) GuardedLeave(turn);
+      std::vector<Turn*> done;
+      Advance(part, 0, &done);
+      for (Turn* const turn : done) GuardedLeave(turn);
     } else if (status.code() != StatusCode::kResourceExhausted || !Pause(part.turn)) {
       Fail(part.turn, status);
     }

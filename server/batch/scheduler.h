@@ -21,6 +21,9 @@
 //          its token first; sessions are kept and handed over after that.
 //          A turn with `fit_store` ends after all pending Stores of its name, because only then
 //          does the catalog show the context that has the name.
+//          The choices of a turn (turn.h) begin in the pass that reads the end of its prompt, and
+//          sample their first tokens from its logits. The turn is taken once passes have places for
+//          all of its choices.
 //          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
 //          that whoever asks again does not wait for that again.
 // Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
@@ -82,13 +85,16 @@ class Scheduler {
   // As Stop.
   ~Scheduler();
 
-  // Errors: kResourceExhausted (max_waiting turns wait); kCancelled (it stops).
+  // Errors: kResourceExhausted (max_waiting turns wait); kCancelled (it stops); kInvalidArgument
+  //         (more choices than max_replies()).
   Status Add(std::shared_ptr<Turn> turn);
   // Ends what is under way, behind the pass that runs: listeners get kCancelled. From one thread.
   void Stop();
   // Lets the scheduler look for turns that were cancelled.
   void Wake();
 
+  // Replies in one pass, at most.
+  size_t max_replies() const;
   size_t num_active() const { return num_active_; }
   size_t num_waiting() const;
   const PassCounts& counts() const { return counts_; }
@@ -105,6 +111,7 @@ class Scheduler {
   // Taking turns and running passes: scheduler.cc.
   void Loop();
   bool TakeTurns();
+  size_t NumPlacesTaken() const;
   void RunOnce();
   void RemoveCancelled();
   void AwaitOthers();
@@ -136,8 +143,10 @@ class Scheduler {
   static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
 
   // Going on with a turn whose tokens have run: scheduler_turns.cc.
-  bool Advance(const Part& part, const Result<std::span<const float>>& logits);
+  void Advance(const Part& part, size_t entry, std::vector<Turn*>* done);
   bool ReadPart(const Part& part);
+  void BeginChoices(Turn* turn, std::vector<Turn*>* replying);
+  bool Sample(Turn* turn, const Result<std::span<const float>>& logits);
   bool TakeStep(Turn* turn, const Result<llama::ReplyStep>& step);
   void SettleReplies(std::chrono::milliseconds wait, std::vector<Turn*>* done);
   void SettleLate();
@@ -157,7 +166,7 @@ class Scheduler {
   static std::vector<TokenId> HeldTokens(const Turn& turn);
   static TextLayout HeldText(const TurnRequest& request, uint64_t num_tokens);
   void KeepCut(Turn* turn);
-  static void EndQuietly(TurnListener* listener, const Status& status);
+  static void EndQuietly(const Turn& turn, const Status& status);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);
   void ForgetBeginningsOf(const Turn* turn);

@@ -14,14 +14,49 @@
 
 namespace attndb::server {
 
-// Takes what a pass gave a turn, and runs nothing. True: the turn is done, and is to leave.
-bool Scheduler::Advance(const Part& part, const Result<std::span<const float>>& logits) {
+// Takes what an entry of a pass gave its turn, and runs nothing. Appends the turns that are done
+// and are to leave.
+void Scheduler::Advance(const Part& part, size_t entry, std::vector<Turn*>* done) {
   Turn* const turn = part.turn;
-  if (!turn->decodes()) {
+  const bool begins = !turn->decodes();
+  std::vector<Turn*> replying = {turn};
+  const auto read = [&] {
     if (!ReadPart(part)) return false;
-    if (!turn->request_.replies) return true;
-    if (!Begin(turn)) return false;
+    BeginChoices(turn, &replying);
+    return true;
+  };
+  if (begins && !Guarded(turn, read)) return;
+  if (!turn->request_.replies) return done->push_back(turn);
+  for (Turn* const reply : replying) {
+    const auto sample = [&] {
+      return (!begins || Begin(reply)) && Sample(reply, engine_->Logits(entry));
+    };
+    if (Guarded(reply, sample)) done->push_back(reply);
   }
+}
+
+// The turn's prompt is read. Its choices go on from here, each with a fork of its session. Appends
+// those that do.
+void Scheduler::BeginChoices(Turn* turn, std::vector<Turn*>* replying) {
+  for (; !turn->choices_.empty(); turn->choices_.erase(turn->choices_.begin())) {
+    const std::shared_ptr<Turn>& choice = turn->choices_.front();
+    if (choice->cancelled()) continue;
+    Result<Session> fork = turn->session_.Fork();
+    if (!fork.ok()) {
+      EndQuietly(*choice, fork.status());
+      continue;
+    }
+    choice->session_ = *std::move(fork);
+    choice->rest_ = turn->rest_;
+    choice->num_run_ = turn->num_run_;
+    choice->num_reused_ = turn->num_reused_;
+    replying->push_back(choice.get());
+    active_.push_back(choice);
+  }
+}
+
+// Takes the next token of a turn's reply from the logits that a pass gave. True: the turn is done.
+bool Scheduler::Sample(Turn* turn, const Result<std::span<const float>>& logits) {
   // The pass ran the last token of the reply, or of the prompt if the reply is to have none.
   if (turn->finish_) return true;
   if (turn->cancelled()) return false;
@@ -273,18 +308,20 @@ void Scheduler::KeepCut(Turn* turn) {
                        request.title);
 }
 
-// If the listener throws, the client gets what its responder sends in the end.
-void Scheduler::EndQuietly(TurnListener* listener, const Status& status) {
+// Tells a turn's listener, and those of choices that have not begun, of an error. If a listener
+// throws, the client gets what its responder sends in the end.
+void Scheduler::EndQuietly(const Turn& turn, const Status& status) {
   try {
-    listener->OnError(status);
+    turn.listener_->OnError(status);
   } catch (const std::exception&) {
   }
+  for (const std::shared_ptr<Turn>& choice : turn.choices_) EndQuietly(*choice, status);
 }
 
 void Scheduler::Fail(Turn* turn, const Status& status) {
   // The session that it was a fork of would fail the next request alike.
   if (status.code() == StatusCode::kCorruption) conversations_->DropLive(turn->request_.tenant);
-  EndQuietly(turn->listener_.get(), status);
+  EndQuietly(*turn, status);
   Remove(turn);
 }
 

@@ -20,4 +20,19 @@ Turn::Turn(TurnRequest request, Session session, std::vector<TokenId> rest,
 
 Turn::~Turn() = default;
 
+void Turn::Hold(const std::shared_ptr<void>& place) {
+  place_ = place;
+  for (const std::shared_ptr<Turn>& choice : choices_) choice->place_ = place;
+}
+
+void Turn::CountWith(const std::function<void(uint64_t)>& count) {
+  count_ = count;
+  for (const std::shared_ptr<Turn>& choice : choices_) choice->count_ = count;
+}
+
+void Turn::Refuse(const Status& status) {
+  listener_->OnError(status);
+  for (const std::shared_ptr<Turn>& choice : choices_) choice->listener_->OnError(status);
+}
+
 }  // namespace attndb::server

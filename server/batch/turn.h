@@ -115,6 +115,11 @@ struct TurnRequest {
   std::shared_ptr<void> under_way;  // Conversations::NoteUnderWay; may be null.
 };
 
+// Choices: a turn may have further replies to its prompt. Each is a turn of its own, with its own
+//          request, listener and session. The scheduler runs the prompt once, for the first turn.
+//          Then each choice gets a fork of the first turn's session, and replies beside it: one of
+//          them may end, fail or be cancelled, and the others go on. Whatever ends the first turn
+//          before its prompt is read ends all choices.
 class Turn {
  public:
   Turn(TurnRequest request, Session session, std::vector<TokenId> rest,
@@ -125,14 +130,20 @@ class Turn {
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  // Holds what it was admitted with until it is gone.
-  void Hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+  // These four REQUIRE that no scheduler has the turn.
+  // Adds further replies to this turn's prompt. Their requests have the same tenant, prompt, window
+  // and plan. Their sessions are replaced when the prompt is read: any will do.
+  void AddChoices(std::vector<std::shared_ptr<Turn>> choices) { choices_ = std::move(choices); }
+  // It and its choices hold what it was admitted with, until the last of them is gone.
+  void Hold(const std::shared_ptr<void>& place);
   // Calls `count` with the number of tokens of each step, once they have run, or were sampled: on
-  // the scheduler's thread, whatever becomes of the turn. REQUIRES: no scheduler has it.
-  void CountWith(std::function<void(uint64_t)> count) { count_ = std::move(count); }
-  // Tells the listener that it will not run. REQUIRES: no scheduler has it.
-  void Refuse(const Status& status) { listener_->OnError(status); }
+  // the scheduler's thread, whatever becomes of the turn. Choices count likewise.
+  void CountWith(const std::function<void(uint64_t)>& count);
+  // Tells the listeners of the turn and of its choices that it will not run.
+  void Refuse(const Status& status);
 
+  // Those that have not begun.
+  std::span<const std::shared_ptr<Turn>> choices() const { return choices_; }
   const TurnRequest& request() const { return request_; }
   Session* session() { return &session_; }
   // Tokens of the prompt that are still to be run.
@@ -157,6 +168,7 @@ class Turn {
   std::function<void(uint64_t)> count_;
 
   // The scheduler's.
+  std::vector<std::shared_ptr<Turn>> choices_;
   std::vector<Beginning> beginnings_;  // The longest first.
   bool looks_ = true;        // Conversations may have more of the prompt than session_ has.
   uint64_t num_wanted_ = 0;  // The next tokens of rest_, which other turns wait for; 0: none do.
