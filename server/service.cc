@@ -20,12 +20,17 @@ int64_t NowMicros() {
 
 // K and V of the tokens that the turn may run, up to the window. What it reuses is not among them:
 // stored K and V are read where there is room and dropped for others' (memory_budget.h), and those
-// of a session in memory are there already.
+// of a session in memory are there already. Choices share the prompt, but for the block of tokens
+// in which it ends.
 uint64_t BytesOf(const Service& service, const Turn& turn) {
   const llama::GenerateOptions& generate = turn.request().generate;
-  uint64_t num_tokens = turn.rest().size() + generate.max_tokens;
   const uint64_t window = generate.prefill.window.window_tokens;
-  if (window > 0) num_tokens = std::min(num_tokens, window);
+  const auto within = [window](uint64_t num_tokens) {
+    return window > 0 ? std::min(num_tokens, window) : num_tokens;
+  };
+  const uint64_t num_choice = ForkTokens(turn.rest().size()) + within(generate.max_tokens);
+  const uint64_t num_tokens =
+      within(turn.rest().size() + generate.max_tokens) + turn.choices().size() * num_choice;
   return num_tokens * service.engine->spec().KvBytesPerToken();
 }
 
@@ -140,6 +145,9 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     return Status::Ok();
   }
   ATTNDB_RETURN_IF_ERROR(room);
+  // The scheduler has the turn soon.
+  std::vector<std::weak_ptr<Turn>> turns = {turn};
+  turns.insert(turns.end(), turn->choices().begin(), turn->choices().end());
   turn->CountWith([service, tenant = call.rules.tenant](uint64_t num_tokens) {
     service->admission->Count(tenant, num_tokens, MonotonicSeconds());
   });
@@ -161,10 +169,15 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
   Call ended = call;
   ended.responder.reset();  // It holds this.
   ended.place.LetGo();
-  call.responder->OnClosed([service, ended = std::move(ended), weak = std::weak_ptr<Turn>(turn)] {
-    const auto gone = weak.lock();
-    if (gone == nullptr) return;
-    gone->Cancel();
+  call.responder->OnClosed([service, ended = std::move(ended), turns = std::move(turns)] {
+    bool has_left = false;
+    for (const std::weak_ptr<Turn>& weak : turns) {
+      const auto gone = weak.lock();
+      if (gone == nullptr) continue;
+      gone->Cancel();
+      has_left = true;
+    }
+    if (!has_left) return;
     ++service->metrics->num_cancelled;
     NoteEnd(service, ended, {.status = kClientGone});
     service->gate->LookForGone();

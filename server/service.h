@@ -2,6 +2,7 @@
 #ifndef ATTNDB_SERVER_SERVICE_H_
 #define ATTNDB_SERVER_SERVICE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,14 @@ struct Call {
 // Returns a copy without the request. A waiting turn would otherwise hold a large body, which no
 // limit of memory counts.
 Call WithoutRequest(Call call);
+
+// The tokens that a fork of a session takes memory for, besides those that it appends: it copies a
+// block of at most 256 (Session::Fork), and its last block has room to spare. `num_rest`: the
+// tokens of the prompt that are not stored.
+inline uint64_t ForkTokens(uint64_t num_rest) {
+  constexpr uint64_t kBlockTokens = 256;
+  return std::min(num_rest, kBlockTokens) + kBlockTokens;
+}
 
 // How a call has ended, as metrics and the log have it.
 struct CallEnd {

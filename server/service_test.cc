@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -82,6 +83,31 @@ TEST_F(ServiceTest, ATurnOfNoCallWaitsForItsMemory) {
   held.reset();
   ASSERT_TRUE(waits->AwaitEnd());
   ATTNDB_EXPECT_OK(waits->error());
+}
+
+// The scheduler is held up: what was promised is still held.
+TEST_F(ServiceTest, ChoicesArePromisedMemoryForTheirOwnReplies) {
+  StartScheduler();
+  service_.scheduler = &*scheduler_;
+  const uint64_t token_bytes = engine_->spec().KvBytesPerToken();
+  MemoryGate gate(2000 * token_bytes, 8, [](const std::function<void()>& work) { work(); });
+  service_.gate = &gate;
+  Block();
+  uint64_t num_tokens = 0;
+  for (const size_t num_prompt : {size_t{8}, size_t{300}}) {
+    const TurnRequest request = Request("turn", num_prompt, 1, Greedy(2));
+    const auto make = [&] {
+      return MakeTurn(request, NewSession(*db_), std::make_shared<RecordingListener>());
+    };
+    const auto turn = make();
+    turn->AddChoices({make(), make()});
+    AddWhenPromised(&service_, turn);
+    num_tokens += num_prompt + 2 + 2 * (std::min<size_t>(num_prompt, 256) + 256 + 2);
+    EXPECT_EQ(gate.num_held_bytes(), num_tokens * token_bytes);
+  }
+  gate_.Set();
+  scheduler_->Stop();
+  EXPECT_EQ(gate.num_held_bytes(), 0u);
 }
 
 }  // namespace
