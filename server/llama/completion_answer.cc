@@ -71,7 +71,7 @@ void LlamaAnswer::AddProbabilities(Json* object) {
 }
 
 Json LlamaAnswer::Whole(const TurnEnd& end, const std::string& content) {
-  Json whole = {{"index", 0},
+  Json whole = {{"index", style_.index},
                 {"content", content},
                 {"tokens", Json::array()},
                 {"id_slot", 0},
@@ -88,6 +88,7 @@ Json LlamaAnswer::Whole(const TurnEnd& end, const std::string& content) {
                 {"tokens_cached", start_.num_prompt_tokens + end.num_tokens},
                 {"timings", Timings(end)}};
   AddProbabilities(&whole);
+  if (style_.names_context && start_.is_kept) whole["attndb"] = {{"context", start_.id}};
   return whole;
 }
 
@@ -105,7 +106,7 @@ void LlamaAnswer::OnDelta(const ReplyDelta& delta) {
     text_ += delta.content;
     return;
   }
-  Json event = {{"index", 0},
+  Json event = {{"index", style_.index},
                 {"content", delta.content},
                 {"tokens", Json::array()},
                 {"stop", false},

@@ -5,6 +5,7 @@
 #ifndef ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
 #define ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct LlamaAnswerStyle {
   std::string prompt;           // As text.
   Json settings;                // GenerationSettings.
   double received_seconds = 0;  // By MonotonicSeconds.
+  size_t index = 0;             // Among the choices of the request.
+  bool names_context = false;   // The last object names the turn's context: attndb.context.
 };
 
 class LlamaAnswer final : public ReplyWriter {
