@@ -13,6 +13,8 @@ Result<TextRequest> ParseBesidePrompt(const Json& body) {
     if (name != "prompt") others[name] = value;
   }
   others["prompt"] = "-";  // Any text.
+  // llama.cpp's server prefers its own name.
+  if (const Json* const count = FindMember(body, "n_cmpl")) others["n"] = *count;
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCompletion(others));
   request.prompt.clear();
   if (!request.max_tokens) request.fills_window = true;

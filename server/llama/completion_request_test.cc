@@ -38,6 +38,14 @@ TEST(LlamaCompletionTest, APromptIsATextOrIdsOrBothInTurn) {
   EXPECT_THAT(mixed.prompt[3].ids, ElementsAre(8, 9));
 }
 
+TEST(LlamaCompletionTest, ChoicesHaveTwoNames) {
+  EXPECT_EQ(Completion(R"({"prompt": "x"})")->text.num_choices, 1u);
+  EXPECT_EQ(Completion(R"({"prompt": "x", "n": 2})")->text.num_choices, 2u);
+  EXPECT_EQ(Completion(R"({"prompt": "x", "n": 2, "n_cmpl": 3})")->text.num_choices, 3u);
+  EXPECT_THAT(Completion(R"({"prompt": "x", "n_cmpl": 0})"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'n'")));
+}
+
 TEST(LlamaCompletionTest, WithoutANumberTheReplyFillsTheWindow) {
   EXPECT_TRUE(Completion(R"({"prompt": "x"})")->text.fills_window);
   EXPECT_TRUE(Completion(R"({"prompt": "x", "n_predict": -1})")->text.fills_window);

@@ -53,11 +53,17 @@ Status CheckRefused(const Json& body) {
       return Status::InvalidArgument("'" + std::string(field.name) + "': " + field.why);
     }
   }
-  for (const char* const field : {"n", "best_of"}) {
-    const Json* const json = FindMember(body, field);
-    if (json != nullptr && *json != 1) return WrongValue(field, "1", *json);
-  }
   return Status::Ok();
+}
+
+// All replies that are made are given: "best_of" can only repeat "n".
+Status ReadChoices(const Json& body, TextRequest* request) {
+  uint64_t count = 1;
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "n", 1, kMaxChoices, &count));
+  request->num_choices = static_cast<uint32_t>(count);
+  const Json* const best_of = FindMember(body, "best_of");
+  if (best_of == nullptr || *best_of == count) return Status::Ok();
+  return WrongValue("best_of", "the number of 'n', " + std::to_string(count), *best_of);
 }
 
 Status ReadSampler(const Json& body, TextRequest* request) {
@@ -184,6 +190,7 @@ Result<TextRequest> ParseCommon(const Json& body) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   ATTNDB_RETURN_IF_ERROR(CheckRefused(body));
   TextRequest request;
+  ATTNDB_RETURN_IF_ERROR(ReadChoices(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadMaxTokens(body, &request));
   ATTNDB_RETURN_IF_ERROR(ReadStop(body, &request.stop));
   ATTNDB_RETURN_IF_ERROR(ReadSampler(body, &request));

@@ -2,7 +2,7 @@
 // tokens of a text.
 //
 // Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
-// n > 1, tools that are no functions, parts of messages that are no text.
+// tools that are no functions, parts of messages that are no text.
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
@@ -35,6 +35,7 @@ inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 256;  // Each.
 inline constexpr uint64_t kMaxTopLogprobs = 20;
 inline constexpr size_t kMaxReasoningMessageBytes = 4096;
+inline constexpr uint64_t kMaxChoices = 64;  // A server takes no more than its --sessions.
 // Fields whose objects may be large.
 inline constexpr std::array kWideFields = {
     kBiasField, WideField{.name = "tools", .members = kMaxSchemaMembers, .is_deep = true},
@@ -58,6 +59,7 @@ struct TextRequest {
   std::vector<std::string> stop;
   llama::SamplerOptions sampler = kDefaultSampler;  // Without a bias: logit_bias has texts, too.
   bool has_seed = false;                            // False: sampler.seed is any.
+  uint32_t num_choices = 1;                         // "n": choice i draws by seed + i.
   std::vector<BiasEntry> logit_bias;
   LogprobForm logprobs = LogprobForm::kNone;  // How likely each token was, in this form.
   llama::ChanceOptions chances;               // What `logprobs` tell.

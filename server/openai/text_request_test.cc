@@ -346,10 +346,23 @@ TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
   ExpectRefused("audio", R"({"voice":"alloy"})");
   ExpectRefused("suffix", R"("end")");
   ExpectRefused("echo", "true");
-  for (const char* const value : {"2", "0", "true", R"("1")", "[1]"}) {
+}
+
+TEST(TextRequestTest, AsManyChoicesAsAPassTakes) {
+  EXPECT_EQ(Chat("")->num_choices, 1u);
+  EXPECT_EQ(Chat(R"("n":3)")->num_choices, 3u);
+  EXPECT_EQ(Completion(R"("n":64.0,"best_of":64)")->num_choices, 64u);
+  for (const char* const value : {"0", "65", "-1", "1.5", "true", R"("1")", "[1]"}) {
     ExpectRefused("n", value);
+  }
+}
+
+TEST(TextRequestTest, AllChoicesThatAreMadeAreGiven) {
+  for (const char* const value : {"2", "0", "true", R"("1")", "[1]"}) {
     ExpectRefused("best_of", value);
   }
+  EXPECT_THAT(Completion(R"("n":2,"best_of":3)"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'best_of' is 3, expected")));
 }
 
 TEST(TextRequestTest, AChatsLogprobsAreAskedForWithAFlag) {

@@ -37,6 +37,8 @@ TEST(ExplainRequestTest, AChatsTokenAndItsLengthAreRead) {
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected an integer")))
         << field;
   }
+  EXPECT_THAT(ParseExplain(Chat(R"(, "n": 2)")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'n' is 2, expected 1")));
   EXPECT_THAT(ParseExplain(Json::parse(R"({"messages": []})")),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("messages")));
 }

@@ -13,6 +13,7 @@
 #include "server/llama/completion_answer.h"
 #include "server/llama/completion_request.h"
 #include "server/llama/infill_prompt.h"
+#include "server/llama/joined_responder.h"
 #include "server/openai/error.h"
 #include "server/routes/text_call.h"
 
@@ -89,15 +90,22 @@ std::string PromptTextOf(const Service& service, std::span<const TokenId> tokens
   return text.ok() ? *std::move(text) : std::string();
 }
 
-std::shared_ptr<ReplyWriter> WriterOf(Service* service, const Call& call,
-                                      const TextRequest& asked) {
-  return std::make_shared<LlamaAnswer>(
-      call.responder, LlamaAnswerStyle{.stream = asked.stream,
-                                       .logprobs = asked.logprobs,
-                                       .model = service->options.model_id,
-                                       .prompt = PromptTextOf(*service, asked.prompt_tokens),
-                                       .settings = GenerationSettings(asked),
-                                       .received_seconds = call.received_seconds});
+std::vector<std::shared_ptr<ReplyWriter>> WritersOf(Service* service, const Call& call,
+                                                    const TextRequest& asked) {
+  LlamaAnswerStyle style = {.stream = asked.stream,
+                            .logprobs = asked.logprobs,
+                            .model = service->options.model_id,
+                            .prompt = PromptTextOf(*service, asked.prompt_tokens),
+                            .settings = GenerationSettings(asked),
+                            .received_seconds = call.received_seconds,
+                            .names_context = asked.num_choices > 1};
+  std::vector<std::shared_ptr<ReplyWriter>> writers;
+  for (auto& responder : JoinedResponders(call.responder, asked.num_choices)) {
+    style.index = writers.size();
+    style.settings["seed"] = static_cast<uint32_t>(asked.sampler.seed + style.index);
+    writers.push_back(std::make_shared<LlamaAnswer>(std::move(responder), style));
+  }
+  return writers;
 }
 
 // `context`: what the request's header names, "" if nothing.
@@ -150,7 +158,7 @@ void AnswerLlamaCompletion(Service* service, Call call) {
   const auto parse = [service, context, kept = WithoutRequest(call)](const Json& body) {
     return CompletionOf(*service, kept, context, body);
   };
-  AnswerText(service, std::move(call), {.is_chat = false, .parse = parse, .writer = WriterOf});
+  AnswerText(service, std::move(call), {.is_chat = false, .parse = parse, .writers = WritersOf});
 }
 
 void AnswerInfill(Service* service, Call call) {
@@ -159,7 +167,7 @@ void AnswerInfill(Service* service, Call call) {
   const auto parse = [service, kept = WithoutRequest(call)](const Json& body) {
     return InfillOf(*service, kept, body);
   };
-  AnswerText(service, std::move(call), {.is_chat = false, .parse = parse, .writer = WriterOf});
+  AnswerText(service, std::move(call), {.is_chat = false, .parse = parse, .writers = WritersOf});
 }
 
 }  // namespace attndb::server

@@ -1,7 +1,6 @@
 #include "server/routes/text_call.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
+#include "server/routes/counted_answer.h"
 #include "server/routes/find.h"
 #include "server/routes/source_session.h"
 #include "server/routes/store_place.h"
@@ -25,106 +25,6 @@ namespace attndb::server {
 namespace {
 
 constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
-
-// Notes the end of a call in metrics and log, and frees its place before its client knows.
-class NotedAnswer final : public ReplyWriter {
- public:
-  NotedAnswer(Service* service, Call call, const TextRequest& asked,
-              std::shared_ptr<ReplyWriter> writer)
-      : service_(service),
-        call_(std::move(call)),
-        num_ignored_lines_(asked.num_ignored_lines),
-        found_(asked.sources.found),
-        writer_(std::move(writer)) {}
-
-  void CountToken() { num_reply_tokens_.fetch_add(1, std::memory_order_relaxed); }
-
-  void OnStart(const TurnStart& start) override {
-    start_ = start;
-    start_.found = found_;
-    writer_->OnStart(start_);
-  }
-  void OnChances(std::vector<llama::ReplyToken> tokens) override {
-    writer_->OnChances(std::move(tokens));
-  }
-  void OnDelta(const ReplyDelta& delta) override { writer_->OnDelta(delta); }
-  void OnEnd(const TurnEnd& end, size_t num_calls) override {
-    Note({.num_reply_tokens = end.num_tokens, .first_token_seconds = end.first_token_seconds});
-    writer_->OnEnd(end, num_calls);
-  }
-  void OnError(const Status& status) override {
-    Note({.status = HttpStatusOf(status),
-          .num_reply_tokens = num_reply_tokens_.load(std::memory_order_relaxed)});
-    writer_->OnError(status);
-  }
-
- private:
-  void Note(CallEnd end) {
-    end.num_prompt_tokens = start_.num_prompt_tokens;
-    end.num_cached_tokens = start_.num_cached_tokens;
-    end.num_cut_tokens = start_.num_cut_tokens;
-    end.parted = start_.parted;
-    end.num_ignored_lines = num_ignored_lines_;
-    NoteEnd(service_, call_, end);
-    call_.place.Free();  // The client may ask again at once.
-  }
-
-  Service* const service_;
-  Call call_;
-  const uint64_t num_ignored_lines_;
-  const std::vector<std::string> found_;  // TurnStart::found.
-  const std::shared_ptr<ReplyWriter> writer_;
-  TurnStart start_;
-  std::atomic<uint64_t> num_reply_tokens_ = 0;  // The scheduler counts, and a worker may end.
-};
-
-// The note of a turn is made of this. The scheduler's thread fills it.
-struct KeptReply {
-  TurnStart start;
-  std::string text;  // All that the model wrote.
-};
-
-// Counts the tokens of a call, as they come, and passes them on to be read.
-class CountedAnswer final : public TurnListener {
- public:
-  // `kept`: may be null.
-  CountedAnswer(Metrics* metrics, std::shared_ptr<NotedAnswer> answer, ReplyReading reading,
-                std::shared_ptr<KeptReply> kept)
-      : metrics_(metrics),
-        answer_(std::move(answer)),
-        kept_(std::move(kept)),
-        reader_(std::move(reading), answer_) {}
-
-  void OnStart(const TurnStart& start) override {
-    if (kept_ != nullptr) kept_->start = start;
-    metrics_->num_prompt_tokens += start.num_prompt_tokens;
-    metrics_->num_cached_tokens += start.num_cached_tokens;
-    reader_.OnStart(start);
-  }
-  void OnChances(std::vector<llama::ReplyToken> tokens) override {
-    reader_.OnChances(std::move(tokens));
-  }
-  void OnText(std::string_view text) override {
-    if (kept_ != nullptr) kept_->text += text;
-    reader_.OnText(text);
-  }
-  void OnToken(double seconds) override {
-    ++metrics_->num_reply_tokens;
-    answer_->CountToken();
-    Histogram* const times =
-        std::exchange(has_token_, true) ? &metrics_->token_seconds : &metrics_->first_token_seconds;
-    times->Add(seconds);
-  }
-  void OnEnd(const TurnEnd& end) override { reader_.OnEnd(end); }
-  void OnError(const Status& status) override { reader_.OnError(status); }
-
- private:
-  Metrics* const metrics_;
-  const std::shared_ptr<NotedAnswer> answer_;
-  const std::shared_ptr<KeptReply> kept_;
-  ReplyReader reader_;
-  bool has_token_ = false;
-};
 
 class TextCall {
  public:
@@ -138,6 +38,7 @@ class TextCall {
     const std::string header(call_.request->Header("x-attndb-context"));
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
     ATTNDB_RETURN_IF_ERROR(CheckModel(body));
+    ATTNDB_RETURN_IF_ERROR(CheckChoices());
     PrepareChat(*service_, &asked_);
     service_->metrics->num_ignored_lines += asked_.num_ignored_lines;
     ATTNDB_RETURN_IF_ERROR(CheckTextSources(asked_.sources, asked_.context, asked_.store_as));
@@ -286,6 +187,18 @@ class TextCall {
     return turn->fit_store(&turn->store.emplace());
   }
 
+  // All choices of a request reply in the same passes.
+  Status CheckChoices() const {
+    const size_t most = service_->scheduler->max_replies();
+    if (asked_.num_choices > most) {
+      return WrongValue("n", "at most " + std::to_string(most) + ", the server's --sessions",
+                        Json(asked_.num_choices));
+    }
+    if (asked_.num_choices == 1 || asked_.store_as.empty()) return Status::Ok();
+    return Status::InvalidArgument("'store_as' names one context, and 'n' asks for " +
+                                   Counted(asked_.num_choices, "choice"));
+  }
+
   // A name that is not the model's is what most clients send to a server of one model.
   Status CheckModel(const Json& body) {
     const auto model = body.find("model");
@@ -327,13 +240,17 @@ class TextCall {
   }
 
   // A request that names no max_tokens, or names a limit, is not refused for it: its reply is as
-  // long as memory can be promised for beside the `num_rest` tokens of its prompt.
+  // long as memory can be promised for beside the `num_rest` tokens of its prompt. Choices share
+  // this memory.
   void LimitToMemory(uint64_t num_rest, llama::GenerateOptions* generate) const {
     const uint64_t window = generate->prefill.window.window_tokens;
     const uint64_t promisable = PromisableTokens(*service_);
     const bool is_exact = asked_.max_tokens && !asked_.lowers_max_tokens;
-    if (is_exact || (window > 0 && window <= promisable)) return;
-    const uint64_t most = std::max<uint64_t>(promisable - std::min(num_rest, promisable), 1);
+    const uint64_t num_choices = asked_.num_choices;
+    if (is_exact || (window > 0 && window * num_choices <= promisable)) return;
+    const uint64_t num_forked = (num_choices - 1) * ForkTokens(num_rest);
+    const uint64_t num_taken = std::min(num_rest + num_forked, promisable);
+    const uint64_t most = std::max<uint64_t>((promisable - num_taken) / num_choices, 1);
     generate->max_tokens = static_cast<uint32_t>(std::min<uint64_t>(generate->max_tokens, most));
   }
 
@@ -473,9 +390,38 @@ class TextCall {
 
   Status Schedule(TurnRequest request, Continuation start) {
     const Call kept = WithoutRequest(call_);
-    auto answer = std::make_shared<NotedAnswer>(service_, kept, asked_,
-                                                interface_.writer(service_, kept, asked_));
-    ReplyReading reading = ReadingFor(kept, request.id);
+    const std::vector<std::shared_ptr<ReplyWriter>> writers = Writers(kept);
+    const auto end = std::make_shared<NotedEnd>(service_, kept, asked_, writers.size());
+    std::vector<std::shared_ptr<Turn>> choices;  // But the first.
+    for (size_t i = 1; i < writers.size(); ++i) {
+      ATTNDB_ASSIGN_OR_RETURN(Session session, start.session.Fork());
+      choices.push_back(MakeTurn(ChoiceOf(request, i), std::move(session), {},
+                                 std::make_shared<NotedAnswer>(end, writers[i]), false));
+    }
+    const std::shared_ptr<Turn> turn =
+        MakeTurn(std::move(request), std::move(start.session), std::move(start.rest),
+                 std::make_shared<NotedAnswer>(end, writers[0]), true);
+    turn->AddChoices(std::move(choices));
+    return ScheduleTurn(service_, kept, turn, start.is_unread);
+  }
+
+  std::vector<std::shared_ptr<ReplyWriter>> Writers(const Call& call) const {
+    if (interface_.writers != nullptr) return interface_.writers(service_, call, asked_);
+    return {interface_.writer(service_, call, asked_)};
+  }
+
+  // Returns the request of choice `index`: it draws by a seed of its own, and is a turn of its own.
+  static TurnRequest ChoiceOf(const TurnRequest& first, size_t index) {
+    TurnRequest request = first;
+    request.id = NewTurnId(DigestIn(first.id).value_or(""));
+    request.cut_id = request.id;
+    request.generate.sampler.seed += static_cast<uint32_t>(index);
+    return request;
+  }
+
+  std::shared_ptr<Turn> MakeTurn(TurnRequest request, Session session, std::vector<TokenId> rest,
+                                 std::shared_ptr<NotedAnswer> answer, bool is_first) const {
+    ReplyReading reading = ReadingFor(WithoutRequest(call_), request.id);
     const auto weak = std::make_shared<std::weak_ptr<Turn>>();
     reading.cancel = [weak] {
       if (const auto turn = weak->lock()) turn->Cancel();
@@ -489,11 +435,11 @@ class TextCall {
       if (!request.store) request.store = Life();
     }
     auto listener = std::make_shared<CountedAnswer>(service_->metrics, std::move(answer),
-                                                    std::move(reading), std::move(reply));
-    auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
-                                       std::move(start.rest), std::move(listener));
+                                                    std::move(reading), std::move(reply), is_first);
+    auto turn = std::make_shared<Turn>(std::move(request), std::move(session), std::move(rest),
+                                       std::move(listener));
     *weak = turn;
-    return ScheduleTurn(service_, kept, turn, start.is_unread);
+    return turn;
   }
 
   Service* const service_;

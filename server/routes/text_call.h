@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "attndb/result.h"
 #include "server/chat/reply_writer.h"
@@ -19,10 +20,15 @@ namespace attndb::server {
 struct TextInterface {
   bool is_chat = true;
   std::function<Result<TextRequest>(const Json& body)> parse;
-  // Writes the answer to `call`. Called once the request is known to be right.
+  // Makes the writer of the answer to `call`. Called once the request is known to be right. Null:
+  // `writers` makes one for each choice.
   std::function<std::shared_ptr<ReplyWriter>(Service* service, const Call& call,
                                              const TextRequest& asked)>
-      writer;
+      writer = nullptr;
+  // Makes a writer for each of asked.num_choices choices. Null: an answer has one choice.
+  std::function<std::vector<std::shared_ptr<ReplyWriter>>(Service* service, const Call& call,
+                                                          const TextRequest& asked)>
+      writers = nullptr;
   // Gives the note that a turn is stored with. `reply`: all that the model wrote. Null: there is no
   // note.
   std::function<std::string(const TurnStart& start, const TurnEnd& end, const std::string& reply)>

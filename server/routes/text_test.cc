@@ -257,6 +257,17 @@ TEST_F(TextTest, ADefaultThatMemoryCannotPromiseIsLowered) {
   EXPECT_EQ(Complete(Ids(30), {{"max_tokens", kPromisable}}).status, 400);
 }
 
+TEST_F(TextTest, ChoicesShareWhatMemoryCanPromise) {
+  constexpr uint64_t kMemory = uint64_t{512} << 10;
+  constexpr uint64_t kPromisable = kMemory / 16 * 15 / 256;
+  Start(4096, kMemory);
+  const Answer answer = Complete(Ids(30), {{"n", 3}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  // Two are forks: they copy the prompt, and their last blocks have room to spare.
+  EXPECT_EQ(answer.usage("completion_tokens"), 3 * ((kPromisable - 30 - 2 * (30 + 256)) / 3));
+  EXPECT_EQ(Complete(Ids(30, 2), {{"n", 2}, {"max_tokens", kPromisable / 2}}).status, 400);
+}
+
 TEST_F(TextTest, ADefaultThatMemoryCanPromiseStays) {
   Start(4096);
   EXPECT_EQ(server_->max_tokens(), ServerOptions().max_tokens);

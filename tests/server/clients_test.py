@@ -148,7 +148,8 @@ class TestOpenAi:
         assert without.choices[0].logprobs.content[0].token != token.token
 
     @pytest.mark.parametrize("fields, says", [
-        ({"n": 2}, "'n'"),
+        ({"n": 17}, "'n'"),
+        ({"n": 2, "store_as": "talk"}, "store_as"),
         ({"tools": [{"type": "web_search"}]}, "'tools[0].type'"),
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
