@@ -166,6 +166,7 @@ export async function openChat(context, title = "") {
   await underWay;
   if (own !== opening) return;
   clear(title);
+  byId("context").value = "";
   byId("log").setAttribute("aria-busy", true);
   try {
     const body = {context};

@@ -45,6 +45,8 @@ const char* NameOf(TextForm form) {
   return "unknown";
 }
 
+std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<uint64_t>(id)); }
+
 constexpr int kMaxTurns = 1024;  // Earlier ones that are looked at.
 
 // Adds a message where the layout has none at its place.
@@ -57,14 +59,13 @@ void AddWhereFree(const TextMessage& message, std::vector<TextMessage>* messages
 
 // A reply that calls tools has no content in the prompts behind it, and no place in their layouts.
 // The turn that ended with this reply knows its place. Turns that are gone are left out.
-void AddCalls(const DB& db, ContextId before, TextLayout* text) {
+void AddCalls(const DB& db, ContextId before, uint64_t num_tokens, TextLayout* text) {
   const bool has_results = std::ranges::any_of(
       text->messages, [](const TextMessage& one) { return one.role == TextRole::kOther; });
   if (!has_results) return;
   for (int i = 0; i < kMaxTurns && before != ContextId::kNone; ++i) {
-    const auto id = static_cast<uint64_t>(before);
-    const Result<ContextInfo> turn = db.Describe("#" + std::to_string(id));
-    if (!turn.ok()) return;
+    const Result<ContextInfo> turn = db.Describe(IdName(before));
+    if (!turn.ok() || turn->num_tokens > num_tokens) return;
     const std::vector<TextMessage>& messages = turn->text_layout.messages;
     if (!messages.empty() && messages.back().role == TextRole::kAssistant) {
       AddWhereFree(messages.back(), &text->messages);
@@ -79,22 +80,27 @@ Result<KeptText> TextOf(const Service& service, const std::string& tenant,
   if (const auto unstored = service.conversations->UnstoredText(tenant, context)) return *unstored;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context));
+  // By its id: the name may be given to another context between the two calls.
+  KeptText kept;
+  ATTNDB_ASSIGN_OR_RETURN(kept.tokens, db.Tokens(IdName(info.id)));
   const ModelSpec& spec = service.engine->spec();
   if (info.fingerprint != spec.fingerprint) {  // The store says whose the context is.
-    ATTNDB_RETURN_IF_ERROR(db.CreateSession(spec, tokens, {.context = context}).status());
+    ATTNDB_RETURN_IF_ERROR(db.CreateSession(spec, kept.tokens, {.context = context}).status());
   }
-  KeptText kept = {std::move(tokens), info.text_layout};
-  AddCalls(db, info.continues, &kept.text);
+  // It keeps its id when it grows.
+  if (info.num_tokens != kept.tokens.size()) return kept;
+  kept.text = info.text_layout;
+  AddCalls(db, info.continues, kept.tokens.size(), &kept.text);
   return kept;
 }
 
 // How replies of this model are read. Without a template, all of a reply is content.
 llama::ReplyForm FormOf(const Service& service) {
-  const llama::ChatMessage question = {"user", "x"};
-  llama::ChatOptions options;
-  AddDefaults(service.options.chat_variables, &options);
-  Result<llama::RenderedPrompt> rendered = service.engine->Render(std::span(&question, 1), options);
+  TextRequest question;
+  question.messages.push_back({"user", "x"});
+  PrepareChat(service, &question);
+  Result<llama::RenderedPrompt> rendered =
+      service.engine->Render(question.messages, question.chat);
   return rendered.ok() ? std::move(rendered->form) : llama::ReplyForm();
 }
 

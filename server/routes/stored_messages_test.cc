@@ -112,7 +112,7 @@ TEST_F(StoredMessagesTest, AreThoseOfTheConversationAndWhatWasThoughtIsApart) {
                          {{"role", "user"}, {"content", "Which colour\nis the cat?"}},
                          {{"role", "assistant"},
                           {"content", "Grey it is"},
-                          {"reasoning_content", "Well, cats."}}}))
+                          {"reasoning_content", "Well, cats.\n"}}}))
       << response.body;
 }
 

@@ -149,7 +149,6 @@ class TestOpenAi:
 
     @pytest.mark.parametrize("fields, says", [
         ({"n": 17}, "'n'"),
-        ({"n": 2, "store_as": "talk"}, "store_as"),
         ({"tools": [{"type": "web_search"}]}, "'tools[0].type'"),
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),

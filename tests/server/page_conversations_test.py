@@ -11,13 +11,14 @@ from browser import new_page, shares
 from server_case import CAPITAL, HttpError, Server
 
 
-def converse(page, *questions):
-    """Asks on; the names of the turns."""
+def converse(page, server, *questions):
+    """Asks on, each time when the turn before is stored; the names of the turns."""
     names = []
     for question in questions:
         page.ask(question)
         facts = page.wait_for_answer(len(page.answers()))[1]
         names.append(facts.rpartition("stored as ")[2])
+        server.wait_until_durable(names[-1])
     return names
 
 
@@ -38,7 +39,7 @@ class TestConversations:
         with Server(folder / "store") as server, new_page(server.url) as page:
             page.wait_for_text("#model", "smollm2")
             self.reload(page)
-            [name] = converse(page, CAPITAL)
+            [name] = converse(page, server, CAPITAL)
             assert page.js("return location.hash") == "#" + name
             self.reload(page)
             page.wait_for_text("#log .assistant > .text", "Paris")
@@ -61,11 +62,11 @@ class TestConversations:
                 assert "Madrid" in text
                 assert shares(facts)[1] - shares(facts)[0] < 20
 
-    def test_each_is_listed_once_the_newest_first_and_opens(self, page):
-        first = converse(page, "Name a fish.", "And a bird?")
+    def test_each_is_listed_once_the_newest_first_and_opens(self, page, server):
+        first = converse(page, server, "Name a fish.", "And a bird?")
         page.tab_to("#new-chat", back=True)
         page.press(Keys.ENTER)
-        [second] = converse(page, "Name a tree.")
+        [second] = converse(page, server, "Name a tree.")
         older, newer = self.item(page, first[1]), self.item(page, second)
         page.wait_for(lambda: not page.all(f"#conversations li[data-name='{first[0]}']"),
                       "its first turn is not listed")
@@ -83,9 +84,7 @@ class TestConversations:
         assert page.find(f"{newer} .open").get_attribute("aria-current") is None
 
     def test_is_deleted_with_all_its_turns_but_asks_first(self, page, server):
-        names = converse(page, "Name a flower.", "And a stone?")
-        for name in names:
-            server.wait_until_durable(name)
+        names = converse(page, server, "Name a flower.", "And a stone?")
         item = self.item(page, names[1])
         page.tab_to(f"{item} .remove", back=True)
         page.press(Keys.ENTER)

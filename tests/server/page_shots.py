@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 
 import server_case
 from browser import new_page
-from server_case import ROOT, Server, new_folder, run_attndb, user
+from server_case import ROOT, Server, new_folder, run_attndb
 
 IMAGES = ROOT / "docs/images"
 DOCUMENT = ROOT / "examples/data/lighthouse.md"
@@ -25,12 +25,14 @@ def prepare(store):
 
 
 def converse(server):
-    """Conversations of others, so that there is something to see."""
+    """Conversations of others, so that there is something to see; their newest turns."""
+    turns = []
     for question in ("Tell me the capital of France.", "Which is the largest ocean?",
                      "How many legs has a spider?"):
-        reply = server.ask(question, max_tokens=24)
-        server.ask([user(question), {"role": "assistant", "content": reply.text},
-                    user("Are you sure?")], max_tokens=24)
+        reply = server.ask(question, max_tokens=40)
+        server.wait_until_durable(reply.context)
+        turns.append(server.ask("Are you sure?", max_tokens=40, context=reply.context).context)
+    return turns
 
 
 def shoot(page, server):
@@ -43,11 +45,12 @@ def shoot(page, server):
     page.tab_to("#ask summary", back=True)
     page.press(Keys.ENTER)  # The settings are out of the way.
     page.ask("Who is the captain of the Petrel?")
-    page.wait_for_answer(1)
+    name = page.wait_for_answer(1)[1].rpartition("stored as ")[2]
+    server.wait_until_durable(name)
     page.ask("How tall is the tower?")
     page.wait_for_answer(2)
-    converse(server)
-    page.wait_for_text("#contexts-count", "5 contexts")
+    for turn in converse(server):
+        page.wait_for(lambda: page.all(f"#conversations li[data-name='{turn}']"), "it is listed")
     page.wait_for(lambda: page.text("#turns") == "0 / 0", "it rests")
     page.js("document.querySelector('#log').scrollTop = 1e6; scrollTo(0, 0)")
     page.driver.save_screenshot(str(IMAGES / "page_chat.png"))
