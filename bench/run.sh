@@ -206,11 +206,11 @@ bench_truncation() {
   local program=("$bin/bench_truncation" --documents "$documents" --commit "$commit"
     --json "$results/truncation.json")
   if [[ $quick == 1 ]]; then
-    "${program[@]}" speed stream codes --rounds 3 --num-documents 1 --window 512 --segments 1 \
-      --choices 1 --texts 1
+    "${program[@]}" speed stream codes edits --rounds 3 --num-documents 1 --window 512 \
+      --segments 1 --choices 1 --texts 1
     return
   fi
-  "${program[@]}" speed positions stream codes
+  "${program[@]}" speed positions stream codes edits
   "${program[@]}" stream --window 4096 --choices 0
 }
 bench_decode_long() {

@@ -6,6 +6,7 @@
 //         stream     documents streamed through a window: likelihood of the text after each
 //                    truncation, and choices of what follows; named by the window, as stream_2048
 //         codes      codes that stand in what is kept, asked for after a truncation
+//         edits      pieces that leave in the middle: likelihood of what follows, and codes
 //         positions  positions up to a million, with and without Session::Rebase
 //         speed      milliseconds of DropOldest and of the token after it
 //         stream and codes write as they go, so that a run that is stopped has what it did; stream
@@ -32,6 +33,7 @@
 #include "bench/checked.h"
 #include "bench/e2e/stored_text.h"
 #include "bench/e2e/truncation_codes.h"
+#include "bench/e2e/truncation_edits.h"
 #include "bench/e2e/truncation_positions.h"
 #include "bench/e2e/truncation_speed.h"
 #include "bench/e2e/truncation_stream.h"
@@ -217,6 +219,47 @@ Status RunCodes(const Settings& settings, const DB& db, LlamaEngine* engine, Rep
   return Status::Ok();
 }
 
+// Two windows of each document, for both kinds of pieces; then texts with codes.
+Status RunEdits(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report) {
+  const Window window = settings.WindowTokens();
+  constexpr uint64_t kScored = 512;
+  Json figures = {{"window", window.tokens}, {"scored", kScored}};
+  const std::pair<const char*, Pieces> kinds[] = {{"early", Pieces::kEarly},
+                                                  {"late", Pieces::kLate}};
+  for (size_t i = 0; i < settings.num_documents; ++i) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document, Document(settings, *engine, i));
+    for (const uint64_t begin : {uint64_t{0}, 2 * window.tokens}) {
+      for (const auto& [kind, pieces] : kinds) {
+        ATTNDB_ASSIGN_OR_RETURN(const auto nll,
+                                ScoreEdits(pieces, window, document, begin, kScored, db, engine));
+        for (size_t w = 0; w < kEditWays.size(); ++w) {
+          figures["nll"][kind][std::string(EditWayName(kEditWays[w]))].push_back(nll[w]);
+        }
+        std::printf("edits %zu, %s: full %.4f, run again %.4f, cut %.4f nats a token\n", i, kind,
+                    nll[0], nll[1], nll[2]);
+        std::fflush(stdout);
+      }
+    }
+    report->Set("edits", figures);
+  }
+  for (size_t i = 0; i < settings.num_texts; ++i) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document,
+                            Document(settings, *engine, i % settings.num_documents));
+    const uint64_t begin = i / settings.num_documents * window.tokens;
+    ATTNDB_ASSIGN_OR_RETURN(const CodeText text, MakeCodeText(*engine, window, document, begin, i));
+    ATTNDB_ASSIGN_OR_RETURN(const auto said, AskEditedCodes(text, window, db, engine));
+    for (size_t w = 0; w < kEditWays.size(); ++w) {
+      Json& all = figures["right"][std::string(EditWayName(kEditWays[w]))];
+      for (const bool right : said[w]) all.push_back(right);
+      std::printf("codes %zu, %-9s %td of %zu\n", i, EditWayName(kEditWays[w]).data(),
+                  std::count(said[w].begin(), said[w].end(), true), said[w].size());
+    }
+    std::fflush(stdout);
+    report->Set("edits", figures);
+  }
+  return Status::Ok();
+}
+
 Status RunPositions(const Settings& settings, const DB& db, Report* report) {
   const TempFolder folder("attndb_truncation_model");
   const std::string path = folder.path() + "/float32.gguf";
@@ -280,6 +323,7 @@ Status Run(const Settings& settings) {
     Status status;
     if (part == "stream") status = RunStreams(settings, db, &engine, &report);
     if (part == "codes") status = RunCodes(settings, db, &engine, &report);
+    if (part == "edits") status = RunEdits(settings, db, &engine, &report);
     if (part == "positions") status = RunPositions(settings, db, &report);
     if (part == "speed") status = RunSpeed(settings, db, &engine, &report);
     ATTNDB_RETURN_IF_ERROR(status);
@@ -292,7 +336,7 @@ int Main(int argc, char** argv) {
   CLI::App app("What truncated sessions say, and what truncation costs");
   app.add_option("parts", settings.parts, "what to measure")
       ->required()
-      ->check(CLI::IsMember({"stream", "codes", "positions", "speed"}));
+      ->check(CLI::IsMember({"stream", "codes", "edits", "positions", "speed"}));
   app.add_option("--documents", settings.folder, "folder of truncation_documents.py")->required();
   app.add_option("--num-documents", settings.num_documents)->capture_default_str();
   app.add_option("--model", settings.text.model, "GGUF file or known name")->capture_default_str();

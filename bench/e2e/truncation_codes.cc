@@ -81,6 +81,17 @@ Result<CodeText> MakeCodeText(const llama::LlamaEngine& engine, const Window& wi
   return text;
 }
 
+Result<std::vector<bool>> AskCodesOf(const CodeText& text, Session& session,
+                                     llama::LlamaEngine* engine) {
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, text.after));
+  std::vector<bool> said;
+  for (const CodeText::Code& code : text.codes) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool is_said, IsSaid(code, engine, session));
+    said.push_back(is_said);
+  }
+  return said;
+}
+
 Result<std::vector<std::vector<bool>>> AskCodes(const CodeText& text, std::span<const Way> ways,
                                                 const Window& window, const DB& db,
                                                 llama::LlamaEngine* engine) {
@@ -91,12 +102,8 @@ Result<std::vector<std::vector<bool>>> AskCodes(const CodeText& text, std::span<
     ATTNDB_ASSIGN_OR_RETURN(Session fork, full.Fork());
     ATTNDB_ASSIGN_OR_RETURN(Session session,
                             Truncate(way, window, db, engine, text.tokens, std::move(fork)));
-    ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, text.after));
-    said.emplace_back();
-    for (const CodeText::Code& code : text.codes) {
-      ATTNDB_ASSIGN_OR_RETURN(const bool is_said, IsSaid(code, engine, session));
-      said.back().push_back(is_said);
-    }
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<bool> of_way, AskCodesOf(text, session, engine));
+    said.push_back(std::move(of_way));
   }
   return said;
 }

@@ -39,6 +39,11 @@ struct CodeText {
 Result<CodeText> MakeCodeText(const llama::LlamaEngine& engine, const Window& window,
                               std::span<const TokenId> document, uint64_t begin, uint64_t seed);
 
+// Whether each code was said by a session that holds the text, or what is left of it. Runs what
+// comes after it.
+Result<std::vector<bool>> AskCodesOf(const CodeText& text, Session& session,
+                                     llama::LlamaEngine* engine);
+
 // Whether each code was said, for each of `ways`.
 Result<std::vector<std::vector<bool>>> AskCodes(const CodeText& text, std::span<const Way> ways,
                                                 const Window& window, const DB& db,
