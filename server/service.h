@@ -76,7 +76,7 @@ inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there 
 
 struct Service {
   ServerOptions options;
-  LineFilter line_filter;  // Of options.ignored_lines.
+  LineFilter line_filter;  // Made of options.ignored_lines.
   // Only the scheduler runs passes: const, so that no route overwrites the logits of one.
   const llama::LlamaEngine* engine = nullptr;
   Conversations* conversations = nullptr;

@@ -63,9 +63,7 @@ class NotedAnswer final : public ReplyWriter {
 
   void CountToken() { num_reply_tokens_.fetch_add(1, std::memory_order_relaxed); }
 
-  void OnStart(const TurnStart& start) override {
-    writer_->OnStart(end_->Start(start));
-  }
+  void OnStart(const TurnStart& start) override { writer_->OnStart(end_->Start(start)); }
   void OnChances(std::vector<llama::ReplyToken> tokens) override {
     writer_->OnChances(std::move(tokens));
   }

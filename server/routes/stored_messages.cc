@@ -99,8 +99,7 @@ llama::ReplyForm FormOf(const Service& service) {
   TextRequest question;
   question.messages.push_back({"user", "x"});
   PrepareChat(service, &question);
-  Result<llama::RenderedPrompt> rendered =
-      service.engine->Render(question.messages, question.chat);
+  Result<llama::RenderedPrompt> rendered = service.engine->Render(question.messages, question.chat);
   return rendered.ok() ? std::move(rendered->form) : llama::ReplyForm();
 }
 
