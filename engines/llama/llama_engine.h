@@ -259,7 +259,7 @@ struct ThinkingOptions {
   std::string start;                   // Empty: unknown. Nothing is limited then.
   std::vector<std::string> ends;       // The first one ends a thinking that is too long.
   std::string before;                  // Text in front of the reply (ReplyForm::generation_prompt).
-  std::optional<uint32_t> max_tokens;  // Of each thinking; nullopt: any number.
+  std::optional<uint32_t> max_tokens;  // In each thinking; nullopt: any number.
   std::string message;                 // A thinking that is too long ends with this text.
 };
 

@@ -90,7 +90,7 @@ class ThinkingTracker {
   State state_ = State::kOutside;
   std::optional<uint32_t> left_;  // Tokens of this thinking's budget. nullopt: any.
   uint32_t num_waited_ = 0;       // Tokens that came in state kInCharacter.
-  size_t num_forced_ = 0;         // Of end_tokens_.
+  size_t num_forced_ = 0;         // Tokens of end_tokens_ that were forced.
   size_t num_end_tokens_ = 0;
   std::string text_;          // The last tokens.
   std::deque<size_t> sizes_;  // The bytes of each token in text_.
