@@ -35,7 +35,7 @@ class Harbour:
     start: Callable[[int], Server]
     server: Server
     called: list = dataclasses.field(default_factory=list)  # Tools, each with its argument.
-    contexts: list = dataclasses.field(default_factory=list)  # Of all turns.
+    contexts: list = dataclasses.field(default_factory=list)  # The ids of all turns.
 
     def restart(self):
         """Kills the server once the last turn is durable, and starts it again."""
@@ -47,7 +47,7 @@ class Harbour:
         self.contexts.append(response.headers[CONTEXT_HEADER])
 
 
-CHOICES = (["ferry"], ["weather"], "none")  # Of each step.
+CHOICES = (["ferry"], ["weather"], "none")  # One for each step.
 
 
 class Steps(AbstractCapability):

@@ -53,7 +53,7 @@ class Compared:
 
     def __init__(self, template):
         self.template = template
-        self.num_tokens = 0  # Of replies, up to where they part.
+        self.num_tokens = 0  # Tokens of replies, up to where they part.
         self.num_refused = 0
         self.gaps = []  # Where replies part.
         self.spread = 0.0  # The largest difference of llama-server from itself.
