@@ -1,6 +1,5 @@
 #include "engines/llama/stored_text.h"
 
-#include <ranges>
 #include <set>
 #include <span>
 #include <utility>
@@ -31,9 +30,9 @@ Result<std::vector<ContextInfo>> EarlierImports(const LlamaEngine& engine, const
   std::vector<ContextInfo> found;
   for (const bool is_named : {true, false}) {
     if (is_named && name.empty()) continue;
-    for (const ContextInfo& context : std::views::reverse(all)) {
-      if (found.size() == kMost || context.name != (is_named ? name : "")) continue;
-      if (context.fingerprint == engine.spec().fingerprint) found.push_back(context);
+    for (auto context = all.rbegin(); context != all.rend(); ++context) {
+      if (found.size() == kMost || context->name != (is_named ? name : "")) continue;
+      if (context->fingerprint == engine.spec().fingerprint) found.push_back(*context);
     }
   }
   return found;

@@ -38,11 +38,7 @@ int Run() {
   }
 }
 
-}  // namespace
-}  // namespace attndb::llama
-
-int main(int argc, char** argv) {
-  using namespace attndb::llama;
+int Main(int argc, char** argv) {
   if (!BeginProgram()) return EXIT_FAILURE;
   // llama.cpp would make an error of a template out of it.
   std::set_new_handler([] { _exit(kChatOutOfMemoryCode); });
@@ -52,3 +48,8 @@ int main(int argc, char** argv) {
   }
   return LimitMemory() ? Run() : EXIT_FAILURE;
 }
+
+}  // namespace
+}  // namespace attndb::llama
+
+int main(int argc, char** argv) { return attndb::llama::Main(argc, argv); }
