@@ -14,7 +14,8 @@ void SetChatClock(int64_t seconds) { clock_seconds = static_cast<std::time_t>(se
 }  // namespace attndb::llama
 
 // The name that the linker gives to time().
-extern "C" std::time_t __wrap_time(std::time_t* out) {  // NOLINT(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" std::time_t __wrap_time(std::time_t* out) {
   if (out != nullptr) *out = attndb::llama::clock_seconds;
   return attndb::llama::clock_seconds;
 }
