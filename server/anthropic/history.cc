@@ -54,7 +54,8 @@ class HistoryReader {
 HistoryReader::Draft* HistoryReader::DraftOf(std::string_view role) {
   if (draft_ && draft_->role == role) return &*draft_;
   Close();
-  draft_.emplace().role = role;
+  draft_ = Draft();
+  draft_->role = role;
   return &*draft_;
 }
 
