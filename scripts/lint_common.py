@@ -207,9 +207,11 @@ def add_at_most(arguments):
 class Limit:
     """Chooses the jobs of a run that may look at `at_most` sources.
 
-    A source comes first if its own text was never looked at: its author waits for the answer. Next
-    come sources whose headers changed, drawn by chance. What is left out gets no stamp, so that a
-    later run looks at it. A job is a tuple that begins with the path of its source.
+    A source comes first if the last run that looked at it found something: a run that follows must
+    not pass without it. Next come sources whose own text was never looked at: their authors wait
+    for the answer. Then come sources whose headers changed, drawn by chance. What is left out gets
+    no stamp, so that a later run looks at it. A job is a tuple that begins with the path of its
+    source.
     """
 
     def __init__(self, root, folder, at_most):
@@ -221,13 +223,19 @@ class Limit:
         digest = hashlib.sha256(f"{job[0]}\0{read(self._root, job[0])}".encode())
         return self._folder / f"own-{digest.hexdigest()}"
 
+    def failed(self, job):
+        """The stamp of a source in which something was found."""
+        return self._folder / f"failed-{hashlib.sha256(str(job[0]).encode()).hexdigest()}"
+
     def chosen(self, jobs):
         if self._at_most is None or len(jobs) <= self._at_most:
             return jobs
         print(f"note: looks at {self._at_most} of {len(jobs)} changed sources; `make lint` looks "
               "at all")
         random.shuffle(jobs)
-        return sorted(jobs, key=lambda job: self.stamp(job).exists())[:self._at_most]
+        def place(job):
+            return not self.failed(job).exists(), self.stamp(job).exists()
+        return sorted(jobs, key=place)[:self._at_most]
 
 
 def run_cached(folder, jobs, run, batches=lambda jobs: [[job] for job in jobs], limit=None):
@@ -252,6 +260,11 @@ def run_cached(folder, jobs, run, batches=lambda jobs: [[job] for job in jobs], 
         if not found:
             for stamp in (stamp for job in group for stamp in stamps(job)):
                 stamp.touch()
+        for job in group if limit else ():
+            if found:
+                limit.failed(job).touch()
+            else:
+                limit.failed(job).unlink(missing_ok=True)
         return found
 
     todo = []

@@ -479,6 +479,17 @@ class AloneTest(CompiledTest):
         self.assertEqual(found.count("does not compile alone"), 1)
         self.assertIn("src/common/new.cc:1: does not compile alone", found)
 
+    def test_looks_again_at_what_failed_if_runs_are_limited(self):
+        sources = {f"a{i}": f"int A{i}();\n" for i in range(8)}
+        sources["bad"] = self.LACKS
+        while "bad.cc" not in self.alone("--at-most", "1", **sources):
+            pass
+        changed = {name: text + f"int More{name}();\n" for name, text in sources.items()}
+        self.assertIn("src/common/bad.cc:1", self.alone("--at-most", "1", **changed))
+        changed["bad"] = "int Good();\n"
+        self.assertEqual(self.alone("--at-most", "1", **changed).count("compile"), 0)
+        self.assertEqual(list(self.root.glob("build/alone/failed-*")), [])
+
     def test_comes_to_each_source_if_runs_are_limited(self):
         sources = {f"a{i}": f"int A{i}();\n" for i in range(3)}
         for looked_at in (1, 2, 3, 3):
