@@ -1,7 +1,7 @@
-"""Goal: a framework of agents runs a loop of tools to its end, and a restart in the middle costs
-it nothing.
+"""Goal: clients and a framework of agents run a loop of tools to its end, and a restart in the
+middle costs them nothing.
 
-Method: pydantic-ai with SmolLM2 and a template that shows tools, as tools_test.py has it. The first
+Method: openai, langchain-openai, anthropic and pydantic-ai with SmolLM2 and a template that shows tools, as tools_test.py has it. The first
         two steps require one tool each, so that the small model calls the right one. The second
         tool kills the server and starts it again on its store.
 """
@@ -12,8 +12,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Literal
 
+import anthropic
 import pytest
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
 from pydantic import Field
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability
@@ -22,7 +25,10 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 import server_case
-from server_case import CONTEXT_HEADER, WAIT, Server
+from messages_test import BEGUN
+from messages_test import TOOLS as ANTHROPIC_TOOLS
+from server_case import CONTEXT_HEADER, WAIT, Server, user
+from tools_test import CALLS, TOOLS, named
 
 TEMPLATE = server_case.ROOT / "tests/server/tool_template.jinja"
 QUESTION = "When does the ferry leave? I need two seats."
@@ -102,3 +108,76 @@ def test_a_loop_of_two_tools_runs_over_a_restart(harbour):
     # The mark of a call's end, which the stop string cut, has a few tokens.
     for reply, earlier in zip(replies[1:], replies):
         assert reply.usage.cache_read_tokens >= earlier.usage.total_tokens - 8
+
+
+# The tools that are called, with their results.
+STEPS = (("ferry", "at nine"), ("weather", "rain"))
+# The mark of a call's end, which the stop string cut, has a few tokens.
+CUT_TOKENS = 8
+
+
+def test_openais_client_goes_on_over_restarts(harbour):
+    messages, held = [user(QUESTION)], 0
+    with OpenAI(base_url=harbour.server.url + "/v1", api_key="none", timeout=WAIT,
+                max_retries=0) as client:
+        fields = {"model": "smollm2", "temperature": 0, "max_tokens": 80, **CALLS}
+        for name, result in STEPS:
+            raw = client.chat.completions.with_raw_response.create(
+                messages=messages, tool_choice=named(name), **fields)
+            answer = raw.parse()
+            [call] = answer.choices[0].message.tool_calls
+            assert call.function.name == name
+            assert answer.usage.prompt_tokens_details.cached_tokens >= held - CUT_TOKENS
+            held = answer.usage.total_tokens
+            messages += [answer.choices[0].message,
+                         {"role": "tool", "tool_call_id": call.id, "content": result}]
+            harbour.contexts.append(raw.headers[CONTEXT_HEADER])
+            harbour.restart()
+        last = client.chat.completions.create(messages=messages, tool_choice="none", **fields)
+    assert last.choices[0].message.content
+    assert last.usage.prompt_tokens_details.cached_tokens >= held - CUT_TOKENS
+
+
+def test_langchains_client_goes_on_over_restarts(harbour):
+    messages, held = [HumanMessage(QUESTION)], 0
+    chat = ChatOpenAI(base_url=harbour.server.url + "/v1", api_key="none", model="smollm2",
+                      temperature=0, max_tokens=80, timeout=WAIT, max_retries=0,
+                      include_response_headers=True)
+    for name, result in STEPS:
+        said = chat.bind_tools(TOOLS, tool_choice=name, stop=CALLS["stop"],
+                               extra_body=CALLS["extra_body"]).invoke(messages)
+        [call] = said.tool_calls
+        assert call["name"] == name
+        assert said.usage_metadata["input_token_details"]["cache_read"] >= held - CUT_TOKENS
+        held = said.usage_metadata["total_tokens"]
+        messages += [said, ToolMessage(result, tool_call_id=call["id"])]
+        harbour.contexts.append(said.response_metadata["headers"][CONTEXT_HEADER.lower()])
+        harbour.restart()
+    last = chat.bind_tools(TOOLS, tool_choice="none").invoke(messages)
+    assert last.content
+    assert last.usage_metadata["input_token_details"]["cache_read"] >= held - CUT_TOKENS
+
+
+def test_anthropics_client_goes_on_over_restarts(harbour):
+    messages, held = [user(QUESTION)], 0
+    with anthropic.Anthropic(base_url=harbour.server.url, api_key="none", timeout=WAIT,
+                             max_retries=0) as client:
+        fields = {"model": "smollm2", "max_tokens": 80, "tools": ANTHROPIC_TOOLS,
+                  "extra_body": {"temperature": 0}}
+        for name, result in (("ferry", "at nine"), ("get_weather", "rain")):
+            raw = client.messages.with_raw_response.create(
+                messages=messages + BEGUN, tool_choice={"type": "tool", "name": name}, **fields)
+            answer = raw.parse()
+            [call] = answer.content
+            assert call.name == name
+            assert answer.usage.cache_read_input_tokens >= held
+            held = (answer.usage.cache_read_input_tokens
+                    + answer.usage.cache_creation_input_tokens)
+            messages += [{"role": "assistant", "content": answer.content},
+                         user([{"type": "tool_result", "content": result,
+                                "tool_use_id": call.id}])]
+            harbour.contexts.append(raw.headers[CONTEXT_HEADER])
+            harbour.restart()
+        last = client.messages.create(messages=messages, tool_choice={"type": "none"}, **fields)
+    assert [block.type for block in last.content] == ["text"]
+    assert last.usage.cache_read_input_tokens >= held

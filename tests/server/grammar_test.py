@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from server_case import CAPITAL, CHAT, HttpError, Server, user
+from server_case import CAPITAL, CHAT, CONTEXTS, HttpError, Server, user
 
 COMPLETION = "/v1/completions"
 PLACE = {"type": "object", "additionalProperties": False, "required": ["city", "rooms"],
@@ -117,3 +117,44 @@ class TestRefusals:
         assert status == 503
         assert "the grammar of the reply was not applied" in json.loads(body)["error"]["message"]
         assert server.ask(CAPITAL, grammar='root ::= "yes"').text == "yes"
+
+
+def loop_of_two():
+    return {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            "$ref": "#/$defs/a"}
+
+
+def many_words(count, length):
+    return {"type": "string", "enum": [f"{i}".ljust(length, "y") for i in range(count)]}
+
+
+def many_members(count):
+    return {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(count)}}
+
+
+class TestHostileSchemas:
+    @pytest.mark.parametrize("schema, status, says", [
+        ({"$ref": "#"}, 400, "$ref"),
+        (loop_of_two(), 400, "left recursion"),
+        (many_words(1000, 1024), 503, "more than 1 s of CPU time"),
+        (many_members(1000), 400, "more than 1 s of CPU time"),
+        (many_members(2000), 400, "more than 1024 members"),
+        ({"type": "string", "pattern": "^(a$"}, 400, "unbalanced parentheses"),
+    ])
+    def test_each_is_refused_and_nothing_is_stored(self, server, schema, status, says):
+        question = f"Name a place, not {says}."  # The title of what would be stored.
+        with pytest.raises(HttpError) as error:
+            server.ask(question, **of_schema(schema))
+        assert error.value.status == status
+        assert says in error.value.error()["message"]
+        assert server.ask(CAPITAL).text
+        assert question not in [context["title"] for context
+                                in server.json("GET", CONTEXTS)["contexts"]]
+
+    @pytest.mark.parametrize("schema", [
+        {"type": "string", "description": "y" * 2**20},
+        {"type": "string", "pattern": "^((((a{1,99}){1,99}){1,99}){1,99})$"},
+        {"type": "string", "pattern": "^" + "(" * 5000 + "a" + ")" * 5000 + "$"},
+    ])
+    def test_what_has_a_small_grammar_is_taken(self, server, schema):
+        assert server.ask(ASK, **of_schema(schema)).text.startswith('"')
