@@ -12,6 +12,7 @@ let model = "";
 let base = "";  // The context that the conversation goes on from; empty: it begins.
 let messages = [];  // What was said behind it, as the server takes it.
 let stopping = null;  // Aborts the answer that is under way; null: there is none.
+let isOpening = false;  // Whether a stored conversation is being opened.
 let underWay = Promise.resolve();  // Resolves when that answer has ended.
 let opening = 0;  // Counts what is opened: of several, the last one is shown.
 let onAnswered = () => {};
@@ -129,7 +130,7 @@ async function answer(question) {
 
 function send() {
   const question = byId("question").value.trim();
-  if (!question || stopping) return;
+  if (!question || stopping || isOpening) return;
   byId("question").value = "";
   underWay = answer(question);
 }
@@ -151,6 +152,7 @@ function clear(title) {
 export function startChat(context = "") {
   if (stopping) return;
   ++opening;
+  isOpening = false;
   clear("");
   if (context) byId("context").value = context;
   setBusy(false);
@@ -162,6 +164,7 @@ export function startChat(context = "") {
 // stopped. `title`: empty: that of its first words.
 export async function openChat(context, title = "") {
   const own = ++opening;
+  isOpening = true;
   stop();
   await underWay;
   if (own !== opening) return;
@@ -191,7 +194,10 @@ export async function openChat(context, title = "") {
     onMoved("");
     new ReplyTurn().note("error", error.message);
   } finally {
-    if (own === opening) setBusy(false);
+    if (own === opening) {
+      isOpening = false;
+      setBusy(false);
+    }
   }
 }
 
