@@ -163,6 +163,21 @@ TEST_F(EditedPromptsTest, AMessageThatIsGoneIsCut) {
   }
 }
 
+TEST_F(EditedPromptsTest, AnotherConversationThatAsksTheSameIsNotCut) {
+  Open(llama::kThinkTemplate);
+  const Messages::value_type system = {
+      "system",
+      "Tell people what they ask for, be polite to all of them, and do not speak of yourself."};
+  const Messages::value_type question = {"user", "Which of the cities in the south is the oldest?"};
+  Messages messages = {system, {"user", "My name is Ann, and my number is 48213."}};
+  Answer(PromptOf(messages, {}, Edits::kCut), "I will not tell anybody.");
+  messages.push_back({"assistant", "I will not tell anybody."});
+  messages.push_back(question);
+  Answer(PromptOf(messages, {}, Edits::kCut), "I do not know.");
+  const Messages others = {system, question};
+  EXPECT_THAT(PromptOf(others, {}, Edits::kCut).left_out, ::testing::IsEmpty());
+}
+
 TEST_F(EditedPromptsTest, AReplacedMessageIsRunAgain) {
   Open(llama::kThinkTemplate);
   Messages messages = {{"user", "Which colour is the cat?"}};

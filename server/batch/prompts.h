@@ -154,7 +154,8 @@ class Prompts {
   // in `best`. Counts them in *num_followed.
   Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
                      std::optional<Followed>* best) const;
-  // Follows the turns that have the most first tokens of the chat, whatever they answer.
+  // Follows the turns that have the most first tokens of the chat, whatever they answer. Only those
+  // count of which the chat keeps a reply.
   Status FollowLongest(const Chat& chat, const Limits& limits, std::optional<Followed>* best) const;
   // Follows these turns alike.
   Status FollowEach(const Chat& chat, size_t reply, std::vector<KeptText> turns,

@@ -31,6 +31,17 @@ bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
   return edits == Edits::kExact && followed.parted && num_same > followed.parted->token;
 }
 
+// Whether the tokens that a prompt keeps of a turn have a whole reply among them. Another
+// conversation may begin with the same system message, and even ask the same.
+bool KeepsAReply(const llama::FollowedText& text, std::span<const llama::ChatMessage> messages) {
+  const std::vector<TokenRange>& contents = text.joined.contents;
+  for (size_t i = 0; i < std::min(messages.size(), contents.size()); ++i) {
+    const bool is_reply = messages[i].role == kAssistantRole && contents[i].end > contents[i].begin;
+    if (is_reply && contents[i].end <= text.joined.num_kept) return true;
+  }
+  return false;
+}
+
 bool IsBetter(const llama::FollowedText& text, const llama::FollowedText& other) {
   const uint64_t num_kept = text.joined.num_kept;
   if (num_kept != other.joined.num_kept) return num_kept > other.joined.num_kept;
@@ -118,6 +129,7 @@ Status Prompts::FollowEach(const Chat& chat, size_t reply, std::vector<KeptText>
     // Another model's turn may have ids that this one lacks.
     if (followed.status().code() == StatusCode::kInvalidArgument) continue;
     ATTNDB_RETURN_IF_ERROR(followed.status());
+    if (reply == chat.messages.size() && !KeepsAReply(followed->text, chat.messages)) continue;
     if (!*best || IsBetter(followed->text, (*best)->text)) *best = *std::move(followed);
   }
   return Status::Ok();
