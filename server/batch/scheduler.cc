@@ -14,6 +14,8 @@
 namespace attndb::server {
 namespace {
 
+// How many turns may begin before one that came earlier and waits for places for all its choices.
+constexpr uint32_t kMaxOvertakes = 64;
 constexpr std::chrono::milliseconds kStorePoll{5};  // How often it looks whether stores have ended.
 // How long a pass waits for the grammars of its replies. An answer takes some 50 us if the token is
 // allowed, and some milliseconds if not.
@@ -156,11 +158,18 @@ bool Scheduler::TakeTurns() {
   woken_ = false;
   size_t num_free = max_replies() - NumPlacesTaken();
   std::vector<Turn*> taken;
-  while (!waiting_.empty() && waiting_.front()->choices_.size() < num_free) {
-    num_free -= 1 + waiting_.front()->choices_.size();
-    active_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    taken.push_back(active_.back().get());
+  for (auto next = waiting_.begin(); next != waiting_.end() && num_free > 0;) {
+    Turn* const turn = next->get();
+    if (1 + turn->choices_.size() > num_free) {
+      if (turn->num_overtaken_ == kMaxOvertakes) break;
+      ++next;
+      continue;
+    }
+    for (auto before = waiting_.begin(); before != next; ++before) ++(*before)->num_overtaken_;
+    num_free -= 1 + turn->choices_.size();
+    active_.push_back(std::move(*next));
+    next = waiting_.erase(next);
+    taken.push_back(turn);
   }
   num_active_ = active_.size();
   const bool goes_on = !stopping_;

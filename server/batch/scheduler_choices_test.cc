@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -294,6 +295,33 @@ TEST_F(ChoicesTest, ATurnWaitsForPlacesForAllOfItsChoices) {
   }
   for (const Choice& choice : choices) ATTNDB_EXPECT_OK(choice.listener->error());
   EXPECT_EQ(scheduler_->counts().num_failed_passes, 0u) << "no pass had more than 4 sessions";
+}
+
+TEST_F(ChoicesTest, OthersPassATurnThatWaitsForPlaces) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.max_sessions = 4;
+  Open("llama", options);
+  StartScheduler();
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> before;
+  for (uint64_t i = 0; i < 2; ++i) {
+    before.push_back(Add(Request("before" + std::to_string(i), 9, i, Greedy(100))));
+  }
+  const auto choices = Make(Requests(3, 11, 4));
+  AddTurn(choices[0]);
+  std::atomic<uint64_t> num_before = 0;  // Tokens of an earlier reply when the later one begins.
+  const auto later =
+      std::make_shared<RecordingListener>([&] { num_before = before[0]->num_tokens(); });
+  const TurnRequest request = Request("later", 9, 2, Greedy(1));
+  ATTNDB_ASSERT_OK(
+      scheduler_->Add(std::make_shared<Turn>(request, NewSession(*db_), request.prompt, later)));
+  gate_.Set();
+  ASSERT_TRUE(later->AwaitEnd());
+  ATTNDB_EXPECT_OK(later->error());
+  EXPECT_LT(num_before, 50u) << "it has waited for the choices";
+  AwaitAll(choices);
+  for (const Choice& choice : choices) ATTNDB_EXPECT_OK(choice.listener->error());
+  for (const auto& listener : before) ASSERT_TRUE(listener->AwaitEnd());
 }
 
 }  // namespace

@@ -25,7 +25,12 @@ void Scheduler::Advance(const Part& part, size_t entry, std::vector<Turn*>* done
     BeginChoices(turn, &replying);
     return true;
   };
-  if (begins && !Guarded(turn, read)) return;
+  if (begins && !Guarded(turn, read)) {
+    // An exception came between two choices. Those before it have nothing to go on with.
+    const Status status = Status::ResourceExhausted("the choices of the request could not begin");
+    for (size_t i = 1; i < replying.size(); ++i) GiveUp(replying[i], status);
+    return;
+  }
   if (!turn->request_.replies) return done->push_back(turn);
   for (Turn* const reply : replying) {
     const auto sample = [&] {

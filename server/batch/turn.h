@@ -168,6 +168,7 @@ class Turn {
   std::function<void(uint64_t)> count_;
 
   // The scheduler's.
+  uint32_t num_overtaken_ = 0;  // Turns that came later and began earlier.
   std::vector<std::shared_ptr<Turn>> choices_;
   std::vector<Beginning> beginnings_;  // The longest first.
   bool looks_ = true;        // Conversations may have more of the prompt than session_ has.
