@@ -132,20 +132,25 @@ Json SettingsOf(const Json& body, const TextRequest& text) {
     const Json* const found = FindMember(body, field);
     return found == nullptr ? std::move(other) : *found;
   };
-  return {{"instructions", said("instructions", nullptr)},
-          {"max_output_tokens", said("max_output_tokens", nullptr)},
-          {"metadata", said("metadata", Json::object())},
-          {"parallel_tool_calls", text.chat.parallel_tool_calls.value_or(true)},
-          {"previous_response_id", said(kPreviousId, nullptr)},
-          {"reasoning", said("reasoning", nullptr)},
-          {"store", said("store", true)},
-          {"temperature", said("temperature", Rounded(text.sampler.temperature))},
-          {"text", said("text", Json{{"format", {{"type", "text"}}}})},
-          {"tool_choice", said("tool_choice", "auto")},
-          {"tools", said("tools", Json::array())},
-          {"top_p", said("top_p", Rounded(text.sampler.top_p))},
-          {"truncation", text.truncate ? "auto" : "disabled"},
-          {"user", said("user", nullptr)}};
+  Json settings = {{"instructions", said("instructions", nullptr)},
+                   {"max_output_tokens", said("max_output_tokens", nullptr)},
+                   {"metadata", said("metadata", Json::object())},
+                   {"parallel_tool_calls", text.chat.parallel_tool_calls.value_or(true)},
+                   {"previous_response_id", said(kPreviousId, nullptr)},
+                   {"reasoning", said("reasoning", nullptr)},
+                   {"store", said("store", true)},
+                   {"temperature", said("temperature", Rounded(text.sampler.temperature))},
+                   {"text", said("text", Json{{"format", {{"type", "text"}}}})},
+                   {"tool_choice", said("tool_choice", "auto")},
+                   {"tools", said("tools", Json::array())},
+                   {"top_p", said("top_p", Rounded(text.sampler.top_p))},
+                   {"truncation", text.truncate ? "auto" : "disabled"},
+                   {"user", said("user", nullptr)}};
+  // They decide how the reply is read.
+  for (const char* const field : {"reasoning_budget_tokens", "thinking_budget_tokens"}) {
+    if (const Json* const found = FindMember(body, field)) settings[field] = *found;
+  }
+  return settings;
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ Result<ResponseRecord> RecordOf(const Service& service, const std::string& tenan
   const std::string context = ContextOfId(id);
   if (context.empty()) return NoResponse(id);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
+  const Result<ContextInfo> info = db.Describe(context);
+  if (info.ok() && info->expired) return NoResponse(id);
   const Result<std::string> note = db.Note(context);
   const StatusCode code = note.status().code();
   if (code == StatusCode::kNotFound || code == StatusCode::kOtherModel) return NoResponse(id);

@@ -463,7 +463,12 @@ void AddDefaults(const std::map<std::string, std::string>& variables, llama::Cha
 }  // namespace
 
 void PrepareChat(const Service& service, TextRequest* asked) {
-  AddDefaults(service.options.chat_variables, &asked->chat);
+  std::map<std::string, std::string> variables = service.options.chat_variables;
+  // A request that has tokens to think for is to think.
+  if (service.options.reasoning_budget == 0 && asked->reasoning_budget > 0) {
+    variables.erase("enable_thinking");
+  }
+  AddDefaults(variables, &asked->chat);
   asked->num_ignored_lines = service.line_filter.Apply(asked->messages);
 }
 
