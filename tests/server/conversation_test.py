@@ -100,8 +100,9 @@ class TestKilledServer:
         for (_, before), (_, usage) in zip(killed, killed[1:]):
             # All that was held: the last token of a reply may not have been run.
             assert cached(usage) >= before.total_tokens - 1
-        assert [cached(usage) for _, usage in killed] == [
-            cached(usage) for _, usage in undisturbed]
+        # Another conversation may have begun with the same system message where nothing was killed.
+        assert [cached(usage) for _, usage in killed[1:]] == [
+            cached(usage) for _, usage in undisturbed[1:]]
 
     def test_the_store_is_sound_behind_a_kill(self):
         with new_folder() as folder:

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 import server_case
-from server_case import CONTEXT_HEADER, STORY, WAIT, Server
+from server_case import CONTEXT_HEADER, STORY, WAIT, Server, run_client, wait_until
 from tenants_test import write as write_keys
 
 MODEL = "smollm2"
@@ -161,6 +161,14 @@ class TestStored:
             with pytest.raises(openai.NotFoundError) as nobodys:
                 bob.responses.retrieve(answer.id[:-1] + "x")
             assert theirs.value.body.keys() == nobodys.value.body.keys()
+            with pytest.raises(openai.NotFoundError) as gone_on:
+                ask(bob, previous_response_id=answer.id)
+            with pytest.raises(openai.NotFoundError) as from_nothing:
+                ask(bob, previous_response_id=answer.id[:-1] + "x")
+            assert (gone_on.value.message.replace(answer.id, "ID")
+                    == from_nothing.value.message.replace(answer.id[:-1] + "x", "ID"))
+            assert server.json("GET", server_case.CONTEXTS,
+                               headers={"Authorization": "Bearer bob"})["contexts"] == []
 
     def test_a_response_lives_as_long_as_its_context(self, client, server):
         raw = client.responses.with_raw_response.create(model=MODEL, input="Name a tree.",
@@ -171,3 +179,15 @@ class TestStored:
         server.json("DELETE", f"{server_case.CONTEXTS}/{context}")
         with pytest.raises(openai.NotFoundError):
             client.responses.retrieve("resp_" + context)
+
+    def test_an_expired_response_is_none(self, client, server):
+        answer = ask(client, "Name a river.")
+        context = answer.id.removeprefix("resp_")
+        server.wait_until_durable(context)
+        run_client(server.url, "ttl", context, "1s")
+        # To ask for the response would be a use of it, and begin its time anew.
+        wait_until(lambda: all(row["name"] != context or row["expired"] for row
+                               in server.json("GET", server_case.CONTEXTS)["contexts"]),
+                   "the response has expired")
+        with pytest.raises(openai.NotFoundError):
+            ask(client, "And a lake?", previous_response_id=answer.id)
