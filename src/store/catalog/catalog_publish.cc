@@ -320,16 +320,30 @@ Status Publication::NoteTitleAndBase() {
   return SetContinued(database_, outcome_.id, continued);
 }
 
-// The newest of the longest contexts whose tokens the new one begins with. It need not be the base:
-// a turn may begin before the one before it is stored, and has that one's base then. Where tokens
-// were cut, the base alone is known to be the beginning.
+// The context whose tokens are those that are shared: the base, or, where the base has more, the
+// newest context that ends there. Without a base: the one that the tokens say.
 Result<ContextId> Publication::FindContinued() const {
-  if (request_.cuts.empty()) {
+  if (!base_.has_value() && request_.cuts.empty()) {
     return EarlierContext(database_, index_, path_.first_new, outcome_.id);
   }
-  const bool is_whole = base_.has_value() && request_.num_shared > 0 &&
-                        base_->record.num_tokens == request_.num_shared;
-  return is_whole ? base_->record.id : ContextId::kNone;
+  if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
+  const ContextRecord& base = base_->record;
+  if (base.num_tokens == request_.num_shared) return base.id;
+  if (base.num_tokens < request_.num_shared || !request_.cuts.empty()) return ContextId::kNone;
+  const uint64_t num_whole = request_.num_shared / kBlockTokens * kBlockTokens;
+  ATTNDB_ASSIGN_OR_RETURN(const PrefixNode end,
+                          index_.Ancestor(base_->leaf, base.num_tokens, num_whole));
+  NodeId leaf = end.id;
+  if (num_whole < request_.num_shared) {
+    const std::vector<std::byte> rest =
+        EncodeTokens(request_.tokens.subspan(num_whole, request_.num_shared - num_whole));
+    Query child = database_->Select("SELECT id FROM nodes WHERE parent = ? AND tokens = ?", end.id,
+                                    std::span<const std::byte>(rest));
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, child.Step());
+    if (!found) return ContextId::kNone;
+    leaf = static_cast<NodeId>(child.Int(0));
+  }
+  return NewestIn(database_, leaf, outcome_.id);
 }
 
 Status Publication::DropWhatIsReplaced() {
