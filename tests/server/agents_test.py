@@ -1,9 +1,10 @@
 """Goal: clients and a framework of agents run a loop of tools to its end, and a restart in the
 middle costs them nothing.
 
-Method: openai, langchain-openai, anthropic and pydantic-ai with SmolLM2 and a template that shows tools, as tools_test.py has it. The first
-        two steps require one tool each, so that the small model calls the right one. The second
-        tool kills the server and starts it again on its store.
+Method: openai, langchain-openai, anthropic and pydantic-ai with SmolLM2 and a template that shows
+        tools, as tools_test.py has it. The first two steps require one tool each, so that the small
+        model calls the right one. Behind a step the server is killed and started again on its
+        store; pydantic-ai's second tool does this.
 """
 
 import asyncio
