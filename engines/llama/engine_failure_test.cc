@@ -151,7 +151,7 @@ TEST_P(EngineFailureTest, ASessionThatFailsInABatchEndsAlone) {
   EXPECT_EQ(last.num_tokens(), some.size() + 3) << "cropped back";
 }
 
-// What is sealed on the way needs no memory of its own: layers come and go within the limit. A
+// Checkpoints need no memory of their own: their layers come and go within the limit. A
 // merge holds a layer of the run that it copies. Its thread has a low priority, and a busy machine
 // would let it hold the layer for long: each checkpoint waits for the merge.
 TEST_P(EngineFailureTest, CheckpointsKeepAnImportWithinItsMemory) {

@@ -137,7 +137,7 @@ std::vector<TextSymbol> SymbolsOfItems(std::span<const PromptItem> items) {
   return symbols;
 }
 
-// Those of before[first] and of the tokens behind it.
+// Returns the symbols of before[first] and of the tokens behind it.
 TokenSymbols SymbolsOfTokens(const Tokenizer& tokenizer, std::span<const TokenId> before,
                              size_t first) {
   TokenSymbols stored;

@@ -95,7 +95,7 @@ Result<ReplyStep> Reply::Propose(std::span<const float> logits) {
 TokenId Reply::NextToken(std::span<const float> logits) {
   const std::optional<TokenId> forced = thinking_ ? thinking_->forced() : std::nullopt;
   if (!forced) return sampler_.Sample(logits);
-  // As with llama-server, a drawn token is drawn, and uses up a random number.
+  // A token is drawn all the same, as in llama-server: the draws behind it stay the same.
   static_cast<void>(sampler_.SampleOf(logits, [&](TokenId token) { return token == *forced; }));
   return *forced;
 }

@@ -82,7 +82,7 @@ class Reply {
   const std::string& stop() const { return stream_.stop(); }
 
  private:
-  // What comes next without a grammar.
+  // Returns the next token, which no grammar has seen yet.
   TokenId NextToken(std::span<const float> logits);
   bool is_lazy() const { return options_.constraint && options_.constraint->is_lazy; }
   // Lets the thinking, and then the grammar, know a token that came.

@@ -154,7 +154,7 @@ TEST(ThinkingTrackerTest, ThePromptMayBeginTheThinking) {
   EXPECT_THAT(Written(&tracker, {"a", "b", "c"}),
               ElementsAre("a", "b", " (enough)", "</", "think>", "c"));
 
-  // What the prompt has of it counts.
+  // The tokens of a thinking that stand in the prompt count, too.
   ThinkingTracker begun = Limited(2);
   for (const char* piece : {"<think>", "\n"}) begun.TakeBefore(piece);
   EXPECT_THAT(Written(&begun, {"a", "b"}), ElementsAre("a", " (enough)", "</", "think>", "b"));
