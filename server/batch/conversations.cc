@@ -173,23 +173,31 @@ Result<std::vector<KeptText>> Conversations::Candidates(const std::string& tenan
 
 std::vector<KeptText> Conversations::Longest(const std::string& tenant,
                                              std::span<const TokenId> prompt) const {
-  std::vector<KeptText> texts;
+  struct Found {
+    std::shared_ptr<const KeptText> text;
+    size_t num_same = 0;
+  };
+  std::vector<Found> found;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Live& live : live_) {
-      if (live.tenant == tenant) texts.push_back(*live.kept);
+      if (live.tenant == tenant) found.push_back({live.kept});
     }
   }
-  for (KeptText& stored : LastStored(tenant, prompt)) texts.push_back(std::move(stored));
+  for (KeptText& stored : LastStored(tenant, prompt)) {
+    found.push_back({std::make_shared<const KeptText>(std::move(stored))});
+  }
   size_t num_same = kLeastCommon;
-  const auto num_common = [prompt](const KeptText& text) {
-    return CommonLength(text.tokens, prompt);
-  };
-  for (const KeptText& text : texts) num_same = std::max(num_same, num_common(text));
-  std::erase_if(texts, [&](const KeptText& text) { return num_common(text) < num_same; });
-  std::ranges::stable_sort(texts, std::ranges::greater(),
-                           [](const KeptText& text) { return text.tokens.size(); });
-  if (texts.size() > kMaxLongest) texts.resize(kMaxLongest);
+  for (Found& one : found) {
+    one.num_same = CommonLength(one.text->tokens, prompt);
+    num_same = std::max(num_same, one.num_same);
+  }
+  std::erase_if(found, [num_same](const Found& one) { return one.num_same < num_same; });
+  std::ranges::stable_sort(found, std::ranges::greater(),
+                           [](const Found& one) { return one.text->tokens.size(); });
+  if (found.size() > kMaxLongest) found.resize(kMaxLongest);
+  std::vector<KeptText> texts;
+  for (const Found& one : found) texts.push_back(*one.text);
   return texts;
 }
 
