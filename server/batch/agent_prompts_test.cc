@@ -14,39 +14,16 @@
 #include "attndb/db.h"
 #include "engines/llama/chat/chat_test_util.h"
 #include "engines/llama/llama_engine.h"
-#include "server/batch/prompts.h"
-#include "server/batch/turn_id.h"
+#include "server/batch/prompts_test_util.h"
 #include "testing/matchers.h"
-#include "testing/temp_dir.h"
 
 namespace attndb::server {
 namespace {
 
-using Messages = std::vector<llama::ChatMessage>;
-using Tokens = std::vector<TokenId>;
-
-constexpr const char* kTenant = "default";
-
-class AgentPromptsTest : public ::testing::Test {
+class AgentPromptsTest : public KeptTurnsTest {
  protected:
   void Open(const std::string& chat_template) {
-    Result<llama::LlamaEngine> engine =
-        llama::LlamaEngine::Open("smollm2", {.num_threads = 1, .chat_template = chat_template});
-    ASSERT_THAT(engine, ::attndb::test::IsOk());
-    engine_.emplace(*std::move(engine));
-    Result<DB> db = DB::Open(directory_.File("store"), {});
-    ASSERT_THAT(db, ::attndb::test::IsOk());
-    db_.emplace(*std::move(db));
-    Forget();
-  }
-  void TearDown() override {
-    if (conversations_) conversations_->WaitForStores();
-  }
-  // Forgets all but the store, like a restart.
-  void Forget() {
-    if (conversations_) conversations_->WaitForStores();
-    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
-    prompts_.emplace(&*engine_, &*conversations_);
+    OpenEngine({.num_threads = 1, .chat_template = chat_template});
   }
   Prompt PromptOf(const Messages& messages, const llama::ChatOptions& options = {},
                   Edits edits = Edits::kExact) const {
@@ -54,34 +31,12 @@ class AgentPromptsTest : public ::testing::Test {
     EXPECT_THAT(prompt, ::attndb::test::IsOk());
     return prompt.ok() ? *std::move(prompt) : Prompt();
   }
-  // Keeps a reply to the prompt, a token for each letter, and returns all tokens.
-  Tokens Answer(const Prompt& prompt, const std::string& reply) {
-    Tokens turn = prompt.tokens;
-    for (const char c : reply) {
-      for (const TokenId token : *engine_->Tokenize(std::string(1, c), false, false)) {
-        turn.push_back(token);
-      }
-    }
-    Continuation start = *conversations_->Start(kTenant, turn, "full", {}, prompt.left_out);
-    EXPECT_THAT(engine_->Prefill(start.session, start.rest), ::attndb::test::IsOk());
-    TextLayout text = prompt.text;
-    llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
-    conversations_->Keep(kTenant, NewTurnId(prompt.digest), std::move(start.session), turn,
-                         std::nullopt, text);
-    return turn;
-  }
   size_t NumRun(const Prompt& prompt) {
     return conversations_->Start(kTenant, prompt.tokens, "full", {}, prompt.left_out)->rest.size();
   }
   std::string TextOf(const Prompt& prompt) const {
     return *engine_->Detokenize(Without(prompt.tokens, prompt.left_out), /*render_special=*/true);
   }
-
-  ::attndb::test::TempDir directory_;
-  std::optional<llama::LlamaEngine> engine_;
-  std::optional<DB> db_;
-  std::optional<Conversations> conversations_;
-  std::optional<Prompts> prompts_;
 };
 
 TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
@@ -93,7 +48,7 @@ TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
     const size_t num_asked = prompt.tokens.size();
     messages.push_back({"assistant", "Grey it is", R"({"reasoning_content": "Well, cats."})"});
     messages.push_back({"user", "Sure?"});
-    if (turn == 1) Forget();
+    if (turn == 1) Restart();
     prompt = PromptOf(messages);
     EXPECT_EQ(CommonLength(prompt.tokens, told), num_asked) << turn;
     EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - num_asked) << turn;
@@ -115,7 +70,7 @@ TEST_F(EditedPromptsTest, OnlyWhatIsNewIsRunBehindDroppedReasoning) {
     const Tokens told = Answer(prompt, "<think>\nWell, cats.\n</think>\n\nGrey it is");
     messages.push_back({"assistant", "Grey it is", R"({"reasoning_content": "Well, cats."})"});
     messages.push_back({"user", "Sure?"});
-    if (turn % 2 == 0) Forget();
+    if (turn % 2 == 0) Restart();
     const Prompt exact = PromptOf(messages);
     prompt = PromptOf(messages, {}, Edits::kCut);
     EXPECT_EQ(CommonLength(prompt.tokens, told), told.size()) << turn;
@@ -132,7 +87,7 @@ TEST_F(EditedPromptsTest, OnlyWhatIsNewIsRunBehindDroppedReasoning) {
                     std::span(prompt.tokens).subspan(reply.begin, reply.end - reply.begin)),
                 ::testing::EndsWith("Grey it is"))
         << turn;
-    // Whoever does not ask for cuts gets none.
+    // A prompt that asks for no cut gets none.
     EXPECT_THAT(exact.left_out, ::testing::IsEmpty());
     EXPECT_EQ(NumRun(exact), exact.tokens.size() - CommonLength(exact.tokens, told)) << turn;
   }
@@ -155,7 +110,7 @@ TEST_F(EditedPromptsTest, AMessageThatIsGoneIsCut) {
     }
     messages.push_back({"user", "And where were you born?"});
     messages.erase(messages.begin() + 1, messages.begin() + 3);
-    if (is_restarted) Forget();
+    if (is_restarted) Restart();
     const Prompt prompt = PromptOf(messages, {}, Edits::kCut);
     EXPECT_EQ(prompt.left_out.size(), 1u) << name;
     EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - told.size()) << name;
@@ -228,7 +183,7 @@ TEST_F(ToolCallsTest, AReplyThatCalledAToolIsReused) {
   messages[2] = Returned("call_7", "It rains.");
   messages.push_back({"assistant", "Wet."});
   messages.push_back({"user", "And in Rome?"});
-  Forget();
+  Restart();
   prompt = PromptOf(messages, options_);
   EXPECT_EQ(CommonLength(prompt.tokens, second), second.size());
   EXPECT_EQ(NumRun(prompt), prompt.tokens.size() - second.size());

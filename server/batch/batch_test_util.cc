@@ -189,6 +189,24 @@ void BatchTest::Block() {
   ASSERT_TRUE(blocking->AwaitStart());
 }
 
+std::vector<std::shared_ptr<RecordingListener>> BatchTest::ExpectEachAsAlone(
+    const std::vector<TurnRequest>& requests) {
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  auto listeners = AddAtOnce(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_TRUE(listeners[i]->AwaitEnd());
+    const std::optional<TurnEnd> end = listeners[i]->end();
+    EXPECT_TRUE(end) << listeners[i]->error().ToString();
+    EXPECT_EQ(listeners[i]->text(), alone[i].text);
+    EXPECT_EQ(end ? end->num_tokens : 0, alone[i].tokens.size());
+    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i]));
+  }
+  return listeners;
+}
+
 std::vector<std::shared_ptr<RecordingListener>> BatchTest::AddAtOnce(
     const std::vector<TurnRequest>& requests) {
   Block();

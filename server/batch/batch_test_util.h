@@ -111,6 +111,10 @@ class BatchTest : public ::testing::Test {
   // Adds turns while the scheduler is held up, and lets it go on: it finds them all at once.
   std::vector<std::shared_ptr<RecordingListener>> AddAtOnce(
       const std::vector<TurnRequest>& requests);
+  // Starts the scheduler, and expects that each of the requests, all at once, is answered and
+  // stored as the engine answers it alone. Returns what listened to them.
+  std::vector<std::shared_ptr<RecordingListener>> ExpectEachAsAlone(
+      const std::vector<TurnRequest>& requests);
   std::shared_ptr<Turn> MakeTurn(const TurnRequest& request, Session session,
                                  std::shared_ptr<RecordingListener> listener) const;
   // The tokens that a turn was stored as.

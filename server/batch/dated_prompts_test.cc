@@ -17,71 +17,31 @@
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/stored_text.h"
-#include "server/batch/prompts.h"
-#include "server/batch/turn_id.h"
+#include "server/batch/prompts_test_util.h"
 #include "testing/matchers.h"
-#include "testing/temp_dir.h"
 
 namespace attndb::server {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Messages = std::vector<llama::ChatMessage>;
-using Tokens = std::vector<TokenId>;
 
-constexpr const char* kTenant = "default";
 constexpr int64_t kDay = 86'400;
 constexpr int64_t kMonday = 1'764'590'400;  // 1 December 2025, 12:00 in UTC.
 constexpr char kDocument[] = "The cat is grey. It sleeps on the roof.";
 
-class DatedPromptsTest : public ::testing::Test {
+class DatedPromptsTest : public KeptTurnsTest {
  protected:
   void SetUp() override { Open(llama::kDatedTemplate); }
-  void TearDown() override { conversations_->WaitForStores(); }
-
   void Open(const std::string& chat_template) {
-    if (conversations_) conversations_->WaitForStores();
-    Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(
-        "smollm2",
+    OpenEngine(
         {.num_threads = 1, .chat_template = chat_template, .clock = [this] { return now_; }});
-    ASSERT_THAT(engine, ::attndb::test::IsOk());
-    engine_.emplace(*std::move(engine));
-    Restart();
-  }
-  // Forgets all but what is on disk.
-  void Restart() {
-    if (conversations_) conversations_->WaitForStores();
-    prompts_.reset();
-    conversations_.reset();
-    db_.reset();
-    Result<DB> db = DB::Open(directory_.File("store"), {});
-    ASSERT_THAT(db, ::attndb::test::IsOk());
-    db_.emplace(*std::move(db));
-    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
-    prompts_.emplace(&*engine_, &*conversations_);
   }
 
   Prompt PromptOf(const Messages& messages, const std::string& context = "") const {
     Result<Prompt> prompt = prompts_->OfChat(kTenant, context, messages);
     EXPECT_THAT(prompt, ::attndb::test::IsOk());
     return prompt.ok() ? *std::move(prompt) : Prompt();
-  }
-  // Keeps a reply to the prompt, a token for each letter, and returns all tokens.
-  Tokens Answer(const Prompt& prompt, const std::string& reply) {
-    Tokens turn = prompt.tokens;
-    for (const char c : reply) {
-      for (const TokenId token : *engine_->Tokenize(std::string(1, c), false, false)) {
-        turn.push_back(token);
-      }
-    }
-    Continuation start = *conversations_->Start(kTenant, turn, "full");
-    EXPECT_THAT(engine_->Prefill(start.session, start.rest), ::attndb::test::IsOk());
-    TextLayout text = prompt.text;
-    llama::AddReply({prompt.tokens.size(), turn.size()}, &text);
-    conversations_->Keep(kTenant, NewTurnId(prompt.digest), std::move(start.session), turn,
-                         std::nullopt, text);
-    return turn;
   }
   llama::PromptText Import(const std::string& name, const std::string& document) {
     Result<llama::PromptText> text =
@@ -101,11 +61,6 @@ class DatedPromptsTest : public ::testing::Test {
   }
 
   int64_t now_ = kMonday;
-  ::attndb::test::TempDir directory_;
-  std::optional<llama::LlamaEngine> engine_;
-  std::optional<DB> db_;
-  std::optional<Conversations> conversations_;
-  std::optional<Prompts> prompts_;
 };
 
 TEST_F(DatedPromptsTest, AConversationGoesOnOnTheNextDay) {
@@ -177,7 +132,7 @@ TEST_F(DatedPromptsTest, ADocumentIsAskedOnTheNextDay) {
   EXPECT_THAT(Text(later.tokens), Not(HasSubstr("03 December")));
 }
 
-// As `attndb ask` and `attndb chat` do it.
+// The calls are those of `attndb ask` and `attndb chat`.
 TEST_F(DatedPromptsTest, AnOpenedContextIsAskedWithItsDate) {
   const llama::PromptText document = Import("cat", kDocument);
   now_ += kDay;
@@ -210,7 +165,7 @@ TEST_F(DatedPromptsTest, AnImportGoesOnWithTheDateOfAnEarlierOne) {
   EXPECT_EQ(Import("dog", kDocument).text.rendered_at, now_) << "it is another context";
 }
 
-// What an import left that was interrupted has no name.
+// An import that was interrupted leaves a context without a name.
 TEST_F(DatedPromptsTest, AnInterruptedImportGoesOnOnTheNextDay) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const llama::PromptText whole,
                               llama::DocumentText(*engine_, false, "", kDocument));

@@ -168,7 +168,7 @@ Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, Ke
 Status Prompts::RenderAtTimeOf(const KeptText& turn, const Chat& chat, Followed* followed) const {
   followed->rendered_at = chat.options.now;
   const int64_t turns_own = turn.text.rendered_at;
-  // What stands behind a context shows the context's time.
+  // A chat behind a context shows the context's time already.
   if (!chat.subject.context.empty() || turns_own == 0 || turns_own == chat.options.now) {
     return Status::Ok();
   }

@@ -92,18 +92,7 @@ TEST_F(SchedulerGrammarTest, RepliesAreThoseOfTheEngineAlone) {
                                        Under(kDigits, "c", 3), Under(kDigits, "d", 4),
                                        Request("e", 5, 5, Greedy(30))};
   requests[3].generate.sampler = {.temperature = 1, .seed = 9, .logit_bias = {}};
-  std::vector<llama::Generation> alone;
-  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
-  StartScheduler();
-  const auto listeners = AddAtOnce(requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    SCOPED_TRACE(i);
-    ASSERT_TRUE(listeners[i]->AwaitEnd());
-    ASSERT_TRUE(listeners[i]->end()) << listeners[i]->error().ToString();
-    EXPECT_EQ(listeners[i]->text(), alone[i].text);
-    EXPECT_EQ(listeners[i]->end()->num_tokens, alone[i].tokens.size());
-    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i]));
-  }
+  const auto listeners = ExpectEachAsAlone(requests);
   EXPECT_EQ(listeners[0]->text().size(), 24U);
   EXPECT_TRUE(listeners[2]->text().ends_with("]")) << listeners[2]->text();
 }

@@ -142,7 +142,7 @@ class Turn {
   // Tells the listeners of the turn and of its choices that it will not run.
   void Refuse(const Status& status);
 
-  // Those that have not begun.
+  // The further choices of the request that have not begun.
   std::span<const std::shared_ptr<Turn>> choices() const { return choices_; }
   const TurnRequest& request() const { return request_; }
   Session* session() { return &session_; }
