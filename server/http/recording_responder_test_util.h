@@ -5,6 +5,7 @@
 #ifndef ATTNDB_SERVER_HTTP_RECORDING_RESPONDER_TEST_UTIL_H_
 #define ATTNDB_SERVER_HTTP_RECORDING_RESPONDER_TEST_UTIL_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "server/http/exchange.h"
+#include "server/json.h"
+#include "testing/matchers.h"
 
 namespace attndb::server {
 
@@ -76,6 +79,13 @@ class RecordingResponder final : public Responder {
   std::vector<std::string> pieces;  // All that was written to the stream.
   bool ended = false;
 };
+
+// The JSON of a body or of an event.
+inline Json Parsed(const std::string& text) {
+  const Result<Json> json = ParseJson(text);
+  EXPECT_THAT(json, ::attndb::test::IsOk()) << text;
+  return json.ok() ? *json : Json();
+}
 
 }  // namespace attndb::server
 

@@ -25,12 +25,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
 
-Json Parsed(const std::string& text) {
-  const Result<Json> json = ParseJson(text);
-  EXPECT_THAT(json, ::attndb::test::IsOk()) << text;
-  return json.ok() ? *json : Json();
-}
-
 class TextAnswerTest : public ::testing::Test {
  protected:
   TextAnswer Answer(AnswerStyle style) const {

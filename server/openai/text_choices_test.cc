@@ -29,12 +29,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
 
-Json Parsed(const std::string& text) {
-  const Result<Json> json = ParseJson(text);
-  EXPECT_THAT(json, ::attndb::test::IsOk()) << text;
-  return json.ok() ? *json : Json();
-}
-
 TurnEnd Ended(uint64_t num_tokens) {
   return {.finish = llama::FinishReason::kEnd, .num_tokens = num_tokens};
 }
