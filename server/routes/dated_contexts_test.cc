@@ -6,19 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "engines/llama/chat/chat_test_util.h"
-#include "engines/llama/engine_test_util.h"
-#include "server/http/client.h"
-#include "server/http/http_test_util.h"
-#include "server/json.h"
-#include "server/server.h"
-#include "testing/matchers.h"
-#include "testing/temp_dir.h"
+#include "server/routes/tiny_server_test_util.h"
 
 namespace attndb::server {
 namespace {
@@ -28,43 +20,24 @@ using ::testing::HasSubstr;
 constexpr int64_t kDay = 86'400;
 constexpr char kChat[] = "/v1/chat/completions";
 
-class DatedContextsTest : public ::testing::Test {
+class DatedContextsTest : public TinyServerTest {
  protected:
   void SetUp() override { Start(); }
+  void TearDown() override { server_.reset(); }  // It has a clock of this object.
 
   void Start() {
-    llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
-    engine.cache_dir = directory_.File("cache");
+    llama::EngineOptions engine = Engine();
     engine.chat_template = llama::kDatedTemplate;
     engine.clock = [this] { return now_.load(); };
-    ServerOptions options;
-    options.listener.port = 0;
-    options.plan = "full";
-    options.window_tokens = 4096;
-    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel("llama_bpe"), engine),
-                                *DB::Open(directory_.File("store"), {}), options);
-    ATTNDB_ASSERT_OK(server.status());
-    server_ = *std::move(server);
+    StartServer(engine, Options());
   }
   // A day later.
   void Restart() {
     server_->Stop(kPatience);
-    server_.reset();
     now_ += kDay;
     Start();
   }
 
-  Json Ask(const std::string& path, const Json& body) const { return Send("POST", path, body); }
-  Json Send(const std::string& method, const std::string& path, const Json& body) const {
-    auto client = Client::Make({.url = "http://127.0.0.1:" + std::to_string(server_->port()),
-                                .silence_timeout = kPatience});
-    EXPECT_THAT(client, ::attndb::test::IsOk());
-    Result<ClientAnswer> sent =
-        (*client)->Send({.method = method, .path = path, .body = ToText(body)});
-    EXPECT_THAT(sent, ::attndb::test::IsOk());
-    EXPECT_EQ(sent->status, 200) << sent->body;
-    return *ParseJson(sent->body);
-  }
   static Json Asking(const Json& messages) {
     return {{"messages", messages}, {"max_tokens", 4}, {"temperature", 0}, {"ignore_eos", true}};
   }
@@ -73,8 +46,6 @@ class DatedContextsTest : public ::testing::Test {
   }
 
   std::atomic<int64_t> now_ = 1'764'590'400;
-  ::attndb::test::TempDir directory_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_F(DatedContextsTest, ADocumentIsAskedTomorrow) {

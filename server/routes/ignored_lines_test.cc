@@ -4,60 +4,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "engines/llama/engine_test_util.h"
-#include "server/http/client.h"
-#include "server/http/http_test_util.h"
-#include "server/json.h"
-#include "server/server.h"
-#include "testing/matchers.h"
-#include "testing/temp_dir.h"
+#include "server/routes/tiny_server_test_util.h"
 
 namespace attndb::server {
 namespace {
 
 using ::testing::HasSubstr;
 
-class IgnoredLinesTest : public ::testing::Test {
+class IgnoredLinesTest : public TinyServerTest {
  protected:
   void Start(const std::vector<std::string>& ignored_lines) {
-    server_.reset();
-    llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
-    engine.cache_dir = directory_.File("cache");
+    llama::EngineOptions engine = Engine();
     engine.chat_template = llama::kChatMl;
-    ServerOptions options;
-    options.listener.port = 0;
-    options.plan = "full";
-    options.window_tokens = 4096;
+    ServerOptions options = Options();
     options.ignored_lines = ignored_lines;
     options.pinned_prompts = {"id: 7\nBe kind."};
-    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel("llama_bpe"), engine),
-                                *DB::Open(directory_.File("store"), {}), options);
-    ATTNDB_ASSERT_OK(server.status());
-    server_ = *std::move(server);
+    StartServer(engine, options);
     while (Try("GET", "/ready", {}).status != 200) std::this_thread::yield();
-  }
-  ClientAnswer Send(const std::string& method, const std::string& path, const Json& body) const {
-    ClientAnswer answer = Try(method, path, body);
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    return answer;
-  }
-  ClientAnswer Try(const std::string& method, const std::string& path, const Json& body) const {
-    auto client = Client::Make({.url = "http://127.0.0.1:" + std::to_string(server_->port()),
-                                .silence_timeout = kPatience});
-    EXPECT_THAT(client, ::attndb::test::IsOk());
-    Result<ClientAnswer> sent =
-        (*client)->Send({.method = method, .path = path, .body = ToText(body)});
-    EXPECT_THAT(sent, ::attndb::test::IsOk());
-    return *std::move(sent);
-  }
-  Json Ask(const std::string& path, const Json& body) const {
-    return *ParseJson(Send("POST", path, body).body);
   }
   // A system message as clients of agents send it.
   static std::string System(int request) {
@@ -75,9 +43,6 @@ class IgnoredLinesTest : public ::testing::Test {
     return {usage["prompt_tokens"].get<uint64_t>(),
             usage["prompt_tokens_details"]["cached_tokens"].get<uint64_t>()};
   }
-
-  ::attndb::test::TempDir directory_;
-  std::unique_ptr<Server> server_;
 };
 
 // The last token of a prompt is run in any case.
