@@ -26,7 +26,7 @@ LineFilter FilterOf(const Expressions& expressions) {
   return filter.ok() ? *std::move(filter) : LineFilter();
 }
 
-// What is left of a text, and how many lines have gone.
+// Returns how many lines of a text were deleted, and the lines that are left.
 std::string Filtered(const Expressions& expressions, std::string text) {
   const uint64_t num_deleted = FilterOf(expressions).Apply(&text);
   return std::to_string(num_deleted) + " " + text;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kFirstOfErrors = 400;
 
-// What the choices of one request share.
+// Joins the answers to all choices of a request.
 class Joined {
  public:
   Joined(std::shared_ptr<Responder> responder, size_t num_choices)
