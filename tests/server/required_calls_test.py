@@ -5,15 +5,13 @@ Method: both servers run SmolLM2 with the same template, at temperature 0. Both 
         likelihoods say how near its choice and attndb's are. They may be no farther apart than
         llama-server's likelihoods of one token are when it reads the same prompt in smaller
         batches.
-Sizes:  --llama-server FILE runs it (scripts/test_long.sh chats); --templates REGEX chooses.
+Sizes:  scripts/test_long.sh chats runs it, with --llama-server FILE; --templates REGEX chooses.
 """
 
 import json
 import os
 import re
 import sys
-
-import pytest
 
 import chat_cases
 import record_llama_server
@@ -105,8 +103,7 @@ def compare(request, folder, template):
 
 
 def test_required_calls_are_llama_servers(request, folder):
-    if request.config.getoption("--llama-server") is None:
-        pytest.skip("--llama-server FILE runs it")
+    assert request.config.getoption("--llama-server"), "expected --llama-server FILE"
     wanted = re.compile(request.config.getoption("--templates"))
     templates = [path for path in sorted(record_llama_server.TEMPLATES.glob("*.jinja"))
                  if wanted.search(path.name)]
