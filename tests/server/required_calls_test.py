@@ -9,13 +9,11 @@ Sizes:  scripts/test_long.sh chats runs it, with --llama-server FILE; --template
 """
 
 import json
-import os
 import re
 import sys
 
 import chat_cases
 import record_llama_server
-import server_case
 from server_case import CHAT, ROOT, Server, new_folder, user
 
 sys.path.insert(0, str(ROOT / "python/tests/hf"))
