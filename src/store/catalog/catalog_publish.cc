@@ -320,30 +320,19 @@ Status Publication::NoteTitleAndBase() {
   return SetContinued(database_, outcome_.id, continued);
 }
 
-// The context whose tokens are those that are shared: the base, or, where the base has more, the
-// newest context that ends there. Without a base: the one that the tokens say.
+// The longest context whose tokens the new one begins with; of several, the base. That may be one
+// that was not there yet when the base was chosen, or one within a base that has more tokens.
 Result<ContextId> Publication::FindContinued() const {
-  if (!base_.has_value() && request_.cuts.empty()) {
-    return EarlierContext(database_, index_, path_.first_new, outcome_.id);
+  ContextId continued = ContextId::kNone;
+  if (request_.cuts.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(continued,
+                            EarlierContext(database_, index_, path_.first_new, outcome_.id));
   }
-  if (!base_.has_value() || request_.num_shared == 0) return ContextId::kNone;
-  const ContextRecord& base = base_->record;
-  if (base.num_tokens == request_.num_shared) return base.id;
-  if (base.num_tokens < request_.num_shared || !request_.cuts.empty()) return ContextId::kNone;
-  const uint64_t num_whole = request_.num_shared / kBlockTokens * kBlockTokens;
-  ATTNDB_ASSIGN_OR_RETURN(const PrefixNode end,
-                          index_.Ancestor(base_->leaf, base.num_tokens, num_whole));
-  NodeId leaf = end.id;
-  if (num_whole < request_.num_shared) {
-    const std::vector<std::byte> rest =
-        EncodeTokens(request_.tokens.subspan(num_whole, request_.num_shared - num_whole));
-    Query child = database_->Select("SELECT id FROM nodes WHERE parent = ? AND tokens = ?", end.id,
-                                    std::span<const std::byte>(rest));
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, child.Step());
-    if (!found) return ContextId::kNone;
-    leaf = static_cast<NodeId>(child.Int(0));
-  }
-  return NewestIn(database_, leaf, outcome_.id);
+  if (!base_.has_value() || base_->record.num_tokens != request_.num_shared) return continued;
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextRow> earlier,
+                          FindContextRow(database_, request_.tenant, continued));
+  const bool is_longer = earlier && earlier->record.num_tokens > base_->record.num_tokens;
+  return is_longer ? continued : base_->record.id;
 }
 
 Status Publication::DropWhatIsReplaced() {

@@ -45,6 +45,16 @@ class ContextNotesTest : public CatalogTest {
     options.num_shared = num_shared;
     return harness_.MustPublish(Range(0, num_tokens), options);
   }
+  // Goes on otherwise than all others: its first num_shared tokens alone are theirs.
+  ContextId Part(ContextId base, size_t num_shared, size_t num_tokens, Published options = {}) {
+    options.base = base;
+    options.num_shared = num_shared;
+    std::vector<TokenId> tokens = Range(0, num_shared);
+    const std::vector<TokenId> rest = Range(next_other_, num_tokens - num_shared);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    next_other_ += 1000;
+    return harness_.MustPublish(tokens, options);
+  }
   void Drop(ContextId id) { ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), id)); }
   int64_t NumRows(const char* sql) {
     harness_.Close();
@@ -59,6 +69,8 @@ class ContextNotesTest : public CatalogTest {
     harness_.Reopen();
     return num_rows;
   }
+
+  TokenId next_other_ = 10'000;
 };
 
 TEST_F(ContextNotesTest, TheyStayWithTheContext) {
@@ -109,7 +121,7 @@ TEST_F(ContextNotesTest, AContextInThePlaceOfItsBaseKeepsThem) {
   EXPECT_EQ(Title("a") + Note("a"), "firstx");
   EXPECT_NE(GoOn(unnamed, 12, 16, {.name = "b", .drop_base = true, .title = "y"}), unnamed);
   EXPECT_EQ(Title("b") + Note("b"), "ym");
-  EXPECT_EQ(Continues("b"), "") << "its base continued one that is gone";
+  EXPECT_EQ(Continues("b"), "a") << "it begins with all that \"a\" has now";
 }
 
 TEST_F(ContextNotesTest, TheyGoWithTheContext) {
@@ -173,19 +185,50 @@ TEST_F(ContextNotesTest, WhereTheBaseHasMoreItContinuesTheContextThatEndsThere) 
     SCOPED_TRACE(num_shared);
     const auto longer = GoOn(ContextId::kNone, 0, 300);
     const auto shorter = GoOn(longer, num_shared, num_shared, {.name = "shorter"});
-    const auto id = GoOn(longer, num_shared, 310, {.name = "new"});
+    const auto id = Part(longer, num_shared, 310, {.name = "new"});
     EXPECT_EQ(Continues("new"), "shorter");
-    Drop(id);
-    Drop(shorter);
-    Drop(longer);
+    for (const ContextId each : {id, shorter, longer}) Drop(each);
   }
+}
+
+// Both follow-ups have the role's tokens, and perhaps a word, in common behind the turn.
+TEST_F(ContextNotesTest, ASecondWayOnFromATurnContinuesTheTurn) {
+  for (const size_t num_first : {size_t{60}, size_t{64}, size_t{100}, size_t{128}}) {
+    for (const size_t num_common : {size_t{1}, size_t{7}, size_t{64}, size_t{70}}) {
+      SCOPED_TRACE(std::to_string(num_first) + " + " + std::to_string(num_common));
+      const auto first = GoOn(ContextId::kNone, 0, num_first, {.name = "first"});
+      const auto second = GoOn(first, num_first, num_first + 200);
+      const auto branch = Part(second, num_first + num_common, num_first + 180, {.name = "b"});
+      EXPECT_EQ(Continues("b"), "first");
+      for (const ContextId id : {branch, second, first}) Drop(id);
+    }
+  }
+}
+
+TEST_F(ContextNotesTest, ATurnThatBeganBeforeTheFormerWasStoredContinuesTheFormer) {
+  const auto first = GoOn(ContextId::kNone, 0, 100, {.name = "first"});
+  GoOn(first, 100, 150, {.name = "second"});
+  GoOn(first, 100, 200, {.name = "third"});
+  EXPECT_EQ(Continues("third"), "second");
+}
+
+// Of many that end within one block, some sort between the new one and its beginning.
+TEST_F(ContextNotesTest, BranchesThatSortBetweenDoNotHideTheBeginning) {
+  const auto first = GoOn(ContextId::kNone, 0, 70, {.name = "first"});
+  for (const size_t num_shared : {size_t{70}, size_t{71}, size_t{72}, size_t{75}, size_t{80}}) {
+    std::vector<TokenId> tokens = Range(0, num_shared + 10);
+    tokens[num_shared] = 0;
+    harness_.MustPublish(tokens, {.base = first, .num_shared = 70});
+  }
+  GoOn(ContextId::kNone, 0, 90, {.name = "next"});
+  EXPECT_EQ(Continues("next"), "first");
 }
 
 TEST_F(ContextNotesTest, AContextThatGoesLeavesItsPlaceToTheOneThatItContinues) {
   const auto one = GoOn(ContextId::kNone, 0, 100, {.name = "one"});
   const auto two = GoOn(one, 100, 150, {.name = "two"});
   GoOn(two, 150, 200, {.name = "three"});
-  GoOn(two, 150, 210, {.name = "branch"});
+  Part(two, 150, 210, {.name = "branch"});
   Drop(two);
   EXPECT_EQ(Continues("three"), "one");
   EXPECT_EQ(Continues("branch"), "one");

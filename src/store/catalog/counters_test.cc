@@ -131,7 +131,9 @@ TEST_F(Counters, AreOfTheirTenantAlone) {
 
 TEST_F(Counters, ACatalogWithoutAnyIsReadAsItIsAndCountedByAWriter) {
   const ContextId a = harness_.MustPublish(Range(0, 100), {.name = "a"});
-  const ContextId b = harness_.MustPublish(Range(0, 120), {.base = a, .num_shared = 60});
+  std::vector<TokenId> tokens = Range(0, 60);
+  tokens.insert(tokens.end(), 60, TokenId{7});
+  const ContextId b = harness_.MustPublish(tokens, {.base = a, .num_shared = 60});
   PublishPlanes(1, 300);
   ATTNDB_ASSERT_OK(harness_->owners()->EnsureTenant("other"));
   ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn"));

@@ -6,26 +6,48 @@
 namespace attndb::store {
 namespace {
 
-// The context that ends within the block of `node`, beside it: in a leaf of its first tokens.
-Result<ContextId> EndingWithin(SqliteDatabase* database, const PrefixNode& node) {
-  const std::span<const std::byte> tokens = node.tokens;
-  Query query = database->Select(
-      "SELECT c.id FROM nodes n JOIN contexts c ON c.leaf = n.id WHERE n.parent = ? "
-      "AND n.tokens < ?2 AND n.tokens = substr(?2, 1, length(n.tokens)) "
-      "ORDER BY length(n.tokens) DESC, c.id DESC LIMIT 1",
-      node.parent, tokens);
-  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  return found ? static_cast<ContextId>(query.Int(0)) : ContextId::kNone;
-}
-
-}  // namespace
-
+// The newest context that ends in the node, but for `except`. kNone: there is none.
 Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except) {
   Query query =
       database->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", node, except);
   ATTNDB_RETURN_IF_ERROR(query.Step().status());
   return static_cast<ContextId>(query.Int(0));
 }
+
+// Of the children of `parent`, the one with the most tokens with which `tokens` begins, but for one
+// that has them all. Beginnings sort before `tokens`, the longest last. A child that sorts behind
+// it has less in common with `tokens`, so that each step looks for a shorter one.
+Result<NodeId> LongestBeginning(SqliteDatabase* database, NodeId parent,
+                                std::span<const std::byte> tokens) {
+  uint64_t most_bytes = tokens.size();
+  bool takes_whole = false;
+  while (most_bytes > 0) {
+    Query query = database->Select(
+        takes_whole ? "SELECT id, tokens FROM nodes WHERE parent = ? AND tokens <= ? "
+                      "ORDER BY tokens DESC LIMIT 1"
+                    : "SELECT id, tokens FROM nodes WHERE parent = ? AND tokens < ? "
+                      "ORDER BY tokens DESC LIMIT 1",
+        parent, tokens.first(most_bytes));
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) break;
+    const std::span<const std::byte> bytes = query.Blob(1);
+    const uint64_t num_common = CommonTokens(bytes, tokens) * sizeof(TokenId);
+    if (num_common == bytes.size()) return static_cast<NodeId>(query.Int(0));
+    most_bytes = num_common;
+    takes_whole = true;
+  }
+  return NodeId::kNone;
+}
+
+// The context that ends within the block of `node`, beside it: in a leaf of its first tokens.
+Result<ContextId> EndingWithin(SqliteDatabase* database, const PrefixNode& node) {
+  if (node.is_cut()) return ContextId::kNone;
+  ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, LongestBeginning(database, node.parent, node.tokens));
+  if (leaf == NodeId::kNone) return ContextId::kNone;
+  return NewestIn(database, leaf, ContextId::kNone);
+}
+
+}  // namespace
 
 Result<ContextId> EarlierContext(SqliteDatabase* database, const PrefixIndex& index,
                                  NodeId first_new, ContextId context) {

@@ -2,7 +2,9 @@
 // one begins with, that with the most tokens, and of these the newest.
 //
 // A follow-up may be stored by a session that went on from nothing: one that ran its prompt again,
-// or whose beginning was not stored yet when the session was made.
+// or whose beginning was not stored yet when the session was made. A second follow-up of one turn
+// shares the most tokens with the first follow-up: its session begins there, and continues the
+// turn.
 //
 // Cost:    a read of each block that was there before the new context, up to the end of the context
 //          that it continues, and more only where paths part.
@@ -17,9 +19,6 @@
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
-
-// The newest context that ends in the node, but for `except`. kNone: there is none.
-Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except);
 
 // `first_new`: the first node on the path of `context` that it alone has, or where it ends. The
 // path has no cuts. kNone: there is no such context.
