@@ -5,19 +5,19 @@
  *            arguments untouched. NULL where a pointer is required is ATTNDB_INVALID_ARGUMENT. No
  *            C++ exception crosses this interface.
  * Ownership: attndb_db*, attndb_session*: made by us, released by attndb_db_close and
- *            attndb_session_free (NULL is fine). char* and arrays that we return: attndb_free. What
- *            you pass in is read during the call only and stays yours.
- * Growth:    each struct begins with struct_size. Set it to sizeof(the struct), and all that you do
- *            not use to zero: `attndb_store_options o = {.struct_size = sizeof o, .name =
+ *            attndb_session_free (NULL is fine). char* and arrays that we return: attndb_free. We
+ *            read your arguments during the call only, and they stay yours.
+ * Growth:    each struct begins with struct_size. Set it to sizeof(the struct), and unused fields
+ *            to zero: `attndb_store_options o = {.struct_size = sizeof o, .name =
  *            "book"};`. A newer library then knows which fields you have; zero means the default
  *            everywhere. A caller newer than the library is refused only if it sets a field that
  *            the library lacks.
  * Lists:     come as JSON text (UTF-8), field names as in stats.h, times in microseconds since
  *            1970.
- * Cost:      each call costs and waits for what the C++ call that its comment names does: db.h and
- *            session.h say it. Those with no comment are named as theirs.
- * Threads:   as in db.h and session.h: a db is thread-safe, a session is one thread's at a time but
- *            for attndb_session_attend_part.
+ * Cost:      as the C++ call that the comment names: see db.h and session.h. A function without a
+ *            comment has the name of its C++ call.
+ * Threads:   as in db.h and session.h: a db is thread-safe, one thread at a time uses a session,
+ *            except attndb_session_attend_part.
  */
 #ifndef ATTNDB_C_API_H_
 #define ATTNDB_C_API_H_
@@ -69,7 +69,7 @@ typedef enum attndb_rope_layout {
  * d*strides[2]) elements. Three zero strides mean C-contiguous. */
 typedef struct attndb_tensor {
   size_t struct_size;
-  void* data; /* Only written to where an output is asked for. */
+  void* data; /* Written to only if the view is an output. */
   int32_t dtype;
   int64_t shape[3];
   int64_t strides[3];
@@ -138,7 +138,7 @@ typedef struct attndb_session_options {
   int32_t no_reuse;    /* 1 = start from nothing. */
   const char* plan;    /* NULL = the db's. */
   int64_t first_position;
-  int32_t not_truncated; /* 1 = not what was computed after tokens had left. */
+  int32_t not_truncated; /* 1 = reuse nothing that was computed after tokens had left. */
 } attndb_session_options;
 
 /* StoreOptions. NULL = defaults. */
@@ -176,13 +176,13 @@ typedef struct attndb_find_options {
 typedef struct attndb_room_options {
   size_t struct_size;
   int64_t first_position;
-  uint64_t checkpoint_tokens; /* 0 = what is run is stored once, in the end. */
+  uint64_t checkpoint_tokens; /* 0 = the run tokens are stored once, at the end. */
 } attndb_room_options;
 
 /* CompactOptions. NULL = defaults. */
 typedef struct attndb_compact_options {
   size_t struct_size;
-  uint64_t segment_tokens; /* 0 = merge what is below 2048, into segments of any length. */
+  uint64_t segment_tokens; /* 0 = merge those below 2048, into segments of any length. */
   const char* context;     /* By name or "#id". NULL or "" = all of the tenant's. */
 } attndb_compact_options;
 
@@ -231,8 +231,9 @@ ATTNDB_EXPORT attndb_code attndb_db_create_sessions(
     const size_t* num_tokens, size_t num_prompts, const attndb_session_options* options,
     attndb_session** sessions, uint64_t* num_reused);
 
-/* DB::CreateSessionOver: a session over num_contexts whole contexts, by names or "#id". Which of
- * its tokens are whose is in attndb_session_explain, as "contexts". *session is yours, as above. */
+/* DB::CreateSessionOver: a session over num_contexts whole contexts, by names or "#id". The
+ * list "contexts" of attndb_session_explain says which tokens belong to which context. *session is
+ * yours, as above. */
 ATTNDB_EXPORT attndb_code attndb_db_create_session_over(
     const attndb_db* db, const attndb_model_spec* spec, const char* const* contexts,
     size_t num_contexts, const attndb_session_options* options, attndb_session** session);
@@ -284,7 +285,7 @@ ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* co
 ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
 /* DB::CheckPlace. */
 ATTNDB_EXPORT attndb_code attndb_db_check_place(const attndb_db* db);
-/* DB::Machine; `measure`: 1 = measures now if nobody has. */
+/* DB::Machine; `measure`: 1 = measures now if nothing was measured yet. */
 ATTNDB_EXPORT attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json);
 /* The token ids of a context; *tokens is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_db_tokens(const attndb_db* db, const char* context,
@@ -313,7 +314,7 @@ ATTNDB_EXPORT attndb_code attndb_db_revoke_equal(const attndb_db* db, const void
                                                  const void* fingerprint_b,
                                                  size_t fingerprint_b_bytes);
 
-/* Called as work goes on, on the calling thread; a return of 0 cancels: ATTNDB_CANCELLED. */
+/* Called as work proceeds, on the calling thread; a return of 0 cancels: ATTNDB_CANCELLED. */
 typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, void* user_data);
 
 /* DB::Verify of one context, or of all with context = NULL. Damage is no error: it is counted in
@@ -323,9 +324,8 @@ ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* cont
                                            uint64_t* num_damages, char** json);
 /* DB::Compact with default options. */
 ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
-/* DB::Compact with options; `progress` may be NULL. What waits for merges (a store, an import, a
- * drop, another compact, a wait) fails with ATTNDB_FAILED_PRECONDITION where `progress` calls it.
- * */
+/* DB::Compact with options; `progress` may be NULL. Calls of `progress` that wait for merges (a
+ * store, an import, a drop, another compact, a wait) fail with ATTNDB_FAILED_PRECONDITION. */
 ATTNDB_EXPORT attndb_code attndb_db_compact_with(const attndb_db* db,
                                                  const attndb_compact_options* options,
                                                  attndb_progress progress, void* user_data);
@@ -354,8 +354,8 @@ ATTNDB_EXPORT attndb_code attndb_session_attend_part(attndb_session* session, ui
                                                      const attndb_tensor* out, float* lse,
                                                      uint32_t part, uint32_t num_parts);
 /* Session::Search: the tokens of the middle that the layer's plan selects for the one row of q.
- * num_found[num_q_heads] says how many of each q head; *tokens has them q head after q head, and
- * *scores (may be NULL) their unscaled scores. Both arrays are yours: attndb_free. */
+ * num_found[num_q_heads] counts them by q head; *tokens lists them by q head, and *scores (may be
+ * NULL) their unscaled scores. Both arrays are yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_session_search(attndb_session* session, uint32_t layer,
                                                 const attndb_tensor* q, uint64_t* num_found,
                                                 uint32_t** tokens, float** scores);
@@ -365,9 +365,9 @@ ATTNDB_EXPORT attndb_code attndb_session_update(attndb_session* session, const a
                                                 uint32_t layer);
 ATTNDB_EXPORT attndb_code attndb_session_attention(attndb_session* session, const attndb_tensor* q,
                                                    uint32_t layer, const attndb_tensor* out);
-/* AttendBatch: the rows of q and out are those of sessions[0], num_rows[0] of them, then those of
- * sessions[1], and so on. `codes` gets how each session fared; where it is NULL, the first error is
- * the call's, and the others are complete. */
+/* AttendBatch: q and out begin with the num_rows[0] rows of sessions[0], followed by the rows of
+ * sessions[1], and so on. `codes` gets one code per session; if it is NULL, the call returns the
+ * first error, and the other sessions are complete. */
 ATTNDB_EXPORT attndb_code attndb_attend_batch(attndb_session* const* sessions,
                                               const int64_t* num_rows, size_t num_sessions,
                                               uint32_t layer, const attndb_tensor* q,
@@ -394,7 +394,7 @@ typedef struct attndb_token_range {
   uint64_t begin;
   uint64_t end;
 } attndb_token_range;
-/* Session::SetFilter; `ranges` may be NULL if there are none: then all tokens are attended to. */
+/* Session::SetFilter; `ranges` may be NULL if num_ranges is 0: then all tokens are attended to. */
 ATTNDB_EXPORT attndb_code attndb_session_set_filter(attndb_session* session,
                                                     const attndb_token_range* ranges,
                                                     size_t num_ranges);

@@ -1,9 +1,9 @@
-// What contexts may be called: one rule for the store, its clients and servers.
+// The rule for names of contexts, shared by the store, its clients and servers.
 //
-// Names are compared byte by byte: who takes them from files of a system that takes letters apart
-// (NFD) gets them so.
+// Names are compared byte by byte. A program that takes names from a file system with decomposed
+// letters (NFD) passes decomposed names.
 //
-// Threads: pure functions.
+// Threads:                     pure functions.
 #ifndef ATTNDB_CONTEXT_NAME_H_
 #define ATTNDB_CONTEXT_NAME_H_
 
@@ -17,10 +17,10 @@ namespace attndb {
 
 inline constexpr size_t kMaxContextNameBytes = 128;
 
-// 1 to kMaxContextNameBytes bytes of UTF-8: of ASCII letters, digits and ._:/@+- ; of the rest of
-// Unicode what is visible: no spaces, no controls, nothing that turns the direction of a line, and
-// nothing for private use.
-// Errors: kInvalidArgument naming the name and what was expected.
+// Accepts 1 to kMaxContextNameBytes bytes of UTF-8: ASCII letters, digits and ._:/@+- ; outside of
+// ASCII, visible characters only. Refuses spaces, controls, characters that change the direction of
+// a line, and private-use characters.
+// Errors:                  kInvalidArgument naming the name and what was expected.
 ATTNDB_EXPORT Status CheckContextName(std::string_view name);
 
 }  // namespace attndb

@@ -1,4 +1,4 @@
-// Types of queries and indexes of the caller's own: code that decides which tokens a plan attends
+// The caller's own types of queries and indexes: code that selects the tokens that a plan attends
 // to, as attndb's own indexes do.
 //
 //   class Pages final : public CustomIndex { ... };                   // docs/plan.md#custom
@@ -9,20 +9,20 @@
 //   session.SetPlan("pages(best=4)");               // a query: attends to all that is selected
 //   session.SetPlan("topk(k=64,index=pages)");      // an index: of it, the k best of each q head
 //
-// Rows:    an object is made of one kv head's rows of one run of tokens that do not change any
-//          more: a stored segment (Build), or 4,096 tokens that a session appended (Extend). Rows
-//          are counted from 0 in each. Keys are after RoPE, in layout kHalf, and so is q.
-// Exact:   what is selected is attended to by its own K and V. So are sinks, the window, tokens
+// Rows:    an object is made from one kv head's rows of one run of tokens that no longer changes: a
+//          stored segment (Build), or 4,096 tokens that a session appended (Extend). Rows are
+//          counted from 0 in each run. Keys and q are after RoPE, in layout kHalf.
+// Exact:   selected tokens are attended to by their own K and V. So are sinks, the window, tokens
 //          that no object holds yet, and heads with NaN or Inf, for which no object is made.
-// Hidden:  Select is told which rows the query may see: those that a reused prefix, the filter,
-//          sinks and the window leave. Other rows in the ranges that it returns are ignored. An
-//          object is shared by all sessions, so Build sees every row of its run.
-// Memory:  objects are kept in the store's memory, by the size that they report, and dropped where
-//          K and V need the room; none is written to disk, and each process builds its own, in the
-//          background, once a plan asks (Session::AwaitDerived waits for that).
-// Errors:  what Select throws or returns, and a selection that is wrong, fail the call with
-//          kInvalidArgument, which names the type, where it was, what was expected and found; a
-//          step that failed so is left by Session::Crop. What Build throws or returns is the error
+// Hidden:  Select is told which rows the query may see: the rows that a reused prefix, the filter,
+//          sinks and the window leave. Select may return ranges with other rows; those rows are
+//          ignored. All sessions share an object, so Build sees every row of its run.
+// Memory:  the store keeps objects in memory, counts the size that they report, and drops them if K
+//          and V need the room. No object is written to disk. Each process builds its own objects,
+//          in the background, once a plan asks for them (Session::AwaitDerived waits for that).
+// Errors:  if Select throws, fails, or returns a wrong selection, the call fails with
+//          kInvalidArgument. The message names the type, the place, what was expected and what was
+//          found; Session::Crop leaves the failed step. An error or exception of Build is the error
 //          of Session::AwaitDerived and DB::WaitForBackground; rows without an object are attended
 //          to exactly. std::bad_alloc is kResourceExhausted.
 // Threads: all calls may come from several threads at once, of attndb and of the caller, and must
@@ -54,15 +54,15 @@ struct CustomRows {
   uint32_t v_head_dim = 0;
   std::span<const float> keys;    // [num_rows, head_dim]
   std::span<const float> values;  // [num_rows, v_head_dim]
-  // Sampled q of the group's heads (DBOptions::query_sample), [num_queries, head_dim], and the row
-  // of the token whose q each is, [num_queries]. Empty for appended tokens.
+  // Sampled q of the group's heads (DBOptions::query_sample), [num_queries, head_dim]. query_rows
+  // [num_queries] is the row of each q's token. Both are empty for appended tokens.
   std::span<const float> queries;
   std::span<const uint32_t> query_rows;
   int64_t first_position = 0;  // Position of row 0 under RoPE.
   float scale = 0.0f;          // logit = scale * (q . k)
 };
 
-// What Build makes of the rows of one run: the implementer's own data.
+// The implementer's own data, which Build makes from the rows of one run.
 class CustomObject {
  public:
   virtual ~CustomObject() = default;
@@ -70,8 +70,8 @@ class CustomObject {
 };
 using CustomObjectPtr = std::shared_ptr<const CustomObject>;
 
-// One run of tokens, and the rows of it that the query may see. A filter may cut a run into several
-// parts, which share its object.
+// One run of tokens, and the rows of the run that the query may see. A filter may cut a run into
+// several parts, which share its object.
 struct CustomPart {
   const CustomObject* object = nullptr;
   uint64_t num_rows = 0;
@@ -90,9 +90,9 @@ struct CustomQuery {
   std::span<const float> q;           // [group_size, head_dim]
   std::span<const CustomPart> parts;  // In the order of their tokens; at least one.
   std::span<const double> values;  // Values of CustomIndexType::keys in this plan, in that order.
-  // True: the plan names the type as its query, and all that is selected is attended to. False: the
-  // plan names it as the index of another query, which chooses among the selected rows by exact
-  // score.
+  // True: the plan names the type as its query, and all selected tokens are attended to. False: the
+  //       plan names the type as the index of another query, which chooses among the selected rows
+  //       by exact score.
   bool is_query = false;
   uint32_t k = 0;  // Tokens that each q head keeps, if the plan's query is topk; else 0.
 };

@@ -1,4 +1,4 @@
-// Finding: which stored passages the model's own heads attend to for a question, over all contexts
+// Finds the stored passages that the model's own heads attend to for a question, over all contexts
 // of a tenant, from their stored keys alone. No context is run again.
 //
 //   query.heads = {{8, 4}, {11, 0}};                       // which heads retrieve: see below
@@ -6,22 +6,22 @@
 //   ATTNDB_ASSIGN_OR_RETURN(const FindResult found, db.Find(spec, query));
 //   for (const Passage& passage : found.passages) ...
 //
-// Passage: passage_tokens stored tokens of one segment; the next passage begins half as many
-//          further. Where passages overlap only the best is reported. What several contexts share
-//          is searched once, and reported for the oldest of those that were asked for.
-// Score:   in each head, each token of the question has a largest q.k in each passage. What that
-//          has beyond two standard deviations above the mean over all passages (less, where there
-//          are few passages) counts for the passage. A head's score is the mean of these over the
-//          tokens, in standard deviations of its own over all passages; the passage's score is the
-//          mean over heads. An ordinary passage has 0. Scores depend on what else is stored:
-//          compare those of one answer only. The first four tokens of a context do not count: all
-//          questions attend to them.
-// Place:   the question is asked as if it stood right behind each passage: RoPE turns q there from
-//          first_position. Where Rope::scaling is set q is taken as it is, so run the question at
-//          positions as far on as contexts are long.
-// Heads:   few heads look for what a question asks for. Those of a model are found by trying all on
-//          questions whose passages are known (FindOptions::head_scores); attndb's llama.cpp
-//          adapter does so by itself (engines/llama/find_heads.h).
+// Passage: passage_tokens stored tokens of one segment; the next passage begins half as many tokens
+//          further. Of overlapping passages only the best is reported. A segment that several
+//          contexts share is searched once, and reported for the oldest context of the search.
+// Score:   each token of the question has, per head, a largest q.k in each passage. Only the part
+//          above a threshold counts for the passage: two standard deviations above the mean over
+//          all passages (fewer deviations, if there are few passages). A head's score is the mean
+//          of these parts over the tokens, in standard deviations of itself over all passages. The
+//          passage's score is the mean over heads; an ordinary passage has 0. Scores depend on
+//          everything that is stored: compare scores of one answer only. The first four tokens of a
+//          context do not count, because all questions attend to them.
+// Place:   the question is asked as if it stood directly behind each passage: RoPE rotates q from
+//          first_position to there. If Rope::scaling is set, q is used as it is, so run the
+//          question at positions as far on as contexts are long.
+// Heads:   few heads look for the answer to a question. To find those of a model, try all heads on
+//          questions with known passages (FindOptions::head_scores). attndb's llama.cpp adapter
+//          does this itself (engines/llama/find_heads.h).
 // Left:    tokens that have left a context (Session::DropOldest) are found like others: their keys
 //          are stored.
 // Threads: values.
@@ -45,8 +45,8 @@ struct FindHead {
 
 struct FindQuery {
   std::vector<FindHead> heads;  // At least one, all different.
-  // q of heads[i], [num_tokens, 1, head_dim] after RoPE in the spec's layout; the same tokens for
-  // all.
+  // q of heads[i], [num_tokens, 1, head_dim], after RoPE in the spec's layout; the same tokens for
+  // all heads.
   std::vector<TensorView> q;
   int64_t first_position = 0;  // Position of row 0 under RoPE; row i has first_position + i.
 };

@@ -6,13 +6,13 @@
 //                                                      {.store = {.name = "book"}}));
 //   ATTNDB_RETURN_IF_ERROR(ExportKvFile(db, "book", "copy.safetensors"));
 //
-// Shapes:  in memory as session.h: k [n, num_kv_heads, head_dim], v [n, num_kv_heads, v_head_dim],
-//          q [n, num_q_heads, head_dim], any strides. K and q are rotated, in the RoPE layout that
-//          the spec names.
-// Errors:  a file is hostile until it was checked. kInvalidArgument: it is not of this format, or
-//          says what can't be; kUnsupported: a newer version; kCorruption: it became shorter while
-//          it was read; kNotFound, kIoError. Each names the file, the object in it, what was
-//          expected and what was found.
+// Shapes:  as in session.h: k [n, num_kv_heads, head_dim], v [n, num_kv_heads, v_head_dim], q [n,
+//          num_q_heads, head_dim], any strides. K and q are rotated, in the RoPE layout that the
+//          spec names.
+// Errors:  a file is hostile until it was checked. kInvalidArgument: the file is not of this
+//          format, or has impossible values; kUnsupported: a newer version; kCorruption: the file
+//          became shorter during a read; kNotFound, kIoError. A message names the file, the object
+//          in it, what was expected and what was found.
 // Threads: a reader is thread-safe; a writer is thread-compatible.
 #ifndef ATTNDB_KV_FILE_H_
 #define ATTNDB_KV_FILE_H_
@@ -40,18 +40,18 @@ class KvFileReaderImpl;
 class KvFileWriterImpl;
 }  // namespace internal
 
-// All of a file but K, V and q.
+// The contents of a file, except K, V and q.
 struct KvFileContents {
   ModelSpec spec;
   std::vector<TokenId> tokens;
   int64_t first_position = 0;  // Position of token 0 under RoPE.
-  // When tokens left what was computed (Session::DropOldest), and which: their K and V are in the
-  // file, and those of later tokens did not see them.
+  // The cuts of the context (Session::DropOldest). The K and V of dropped tokens are in the file;
+  // tokens after a cut did not see them.
   std::vector<Cut> cuts;
-  // Layers that the file has, ascending. To a writer an empty list means all of them. A file that
-  // lacks some can be read, not imported.
+  // Layers in the file, ascending. A writer takes an empty list as all layers. A file that lacks
+  // layers can be read, but not imported.
   std::vector<LayerId> layers;
-  uint64_t num_queries = 0;  // Each layer has q of so many last tokens.
+  uint64_t num_queries = 0;  // Each layer has q of this many last tokens.
   DType query_dtype = DType::kFloat32;
   TextLayout text_layout;  // What the text is to a chat template.
   std::string title;       // StoreOptions::title, and the next one's note. Import takes both unless
@@ -63,8 +63,8 @@ struct KvFileContents {
   bool is_complete() const { return layers.size() == spec.layers.size(); }
 };
 
-// Called now and then with bytes of K and V done and in all; false cancels: the call fails with
-// kCancelled, and nothing is left behind. May be null.
+// Called from time to time with the bytes of K and V done and in all. False cancels: the call fails
+// with kCancelled and leaves nothing behind. May be null.
 using KvFileProgress = std::function<bool(uint64_t bytes_done, uint64_t bytes_total)>;
 
 struct KvFileImportOptions {
@@ -87,18 +87,18 @@ class ATTNDB_EXPORT KvFileReader {
 
   const KvFileContents& contents() const;
 
-  // Copies tokens [range.begin, range.end) of `layer` into arrays of float32 or of the file's type;
-  // a view whose data is null is not filled.
+  // Copies tokens [range.begin, range.end) of `layer` into arrays of float32 or of the file's type.
+  // A view whose data is null is not filled.
   // Errors: kInvalidArgument (a layer that the file lacks; range, shape, dtype); kCorruption,
   //         kIoError.
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                 const MutableTensorView& v) const;
-  // Copies q likewise; `range` counts tokens of the context, all of them among the last
+  // Copies q in the same way. `range` counts tokens of the context, all of them among the last
   // num_queries.
   Status ReadQueries(LayerId layer, TokenRange range, const MutableTensorView& q) const;
 
-  // Stores the file as a context, durable when it returns. Needs memory for some 4096 tokens,
-  // whatever the file's length. Its segments are then merged: DBOptions::import_segment_tokens.
+  // Stores the file as a context, which is durable when Import returns. Needs memory for about 4096
+  // tokens, whatever the file's length. Then merges its segments: DBOptions::import_segment_tokens.
   // Cost:   as DB::Import.
   // Errors: kInvalidArgument (not all layers; a value that overflows kv_dtype); those of DB::Store.
   //         Nothing is stored then.
@@ -110,8 +110,8 @@ class ATTNDB_EXPORT KvFileReader {
   std::unique_ptr<internal::KvFileReaderImpl> impl_;  // Null only after a move.
 };
 
-// Writes a file layer by layer. It appears under its name, whole and durable, when Finish returns;
-// a writer that is destroyed before leaves nothing.
+// Writes a file layer by layer. The file appears under its name, whole and durable, when Finish
+// returns. A writer that is destroyed before leaves nothing.
 class ATTNDB_EXPORT KvFileWriter {
  public:
   // Errors: kAlreadyExists (`path`; a file is never replaced); kInvalidArgument (contents).
@@ -120,8 +120,9 @@ class ATTNDB_EXPORT KvFileWriter {
   KvFileWriter& operator=(KvFileWriter&&) noexcept;
   ~KvFileWriter();
 
-  // Layers come in ascending order. k and v have a row a token, q one for each of the last
-  // num_queries (q.data is null if there are none); rounded to kv_dtype and query_dtype.
+  // Layers come in ascending order. k and v have one row per token; q has one row for each of the
+  // last num_queries tokens (q.data is null if there are none). Values are rounded to kv_dtype and
+  // query_dtype.
   // Errors: kInvalidArgument (shape; dtype; a finite value that overflows, with layer, array and
   //         head); kFailedPrecondition (order; an earlier error); kResourceExhausted, kIoError.
   Status WriteLayer(LayerId layer, const TensorView& k, const TensorView& v,

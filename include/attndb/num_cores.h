@@ -1,8 +1,9 @@
-// How many cores this process may use: what `all cores` means, wherever a number of threads is 0.
+// The number of cores that this process may use. Options that take 0 as "all cores" use this
+// number.
 //
-// Errors:  none; at least one.
-// Threads: thread-safe; cores are those of the calling thread, which the threads that it starts
-//          inherit.
+// Errors:                              none; at least one.
+// Threads:                             thread-safe. Counts the cores of the calling thread; threads
+//                                      that it starts inherit them.
 #ifndef ATTNDB_NUM_CORES_H_
 #define ATTNDB_NUM_CORES_H_
 
@@ -13,8 +14,8 @@
 
 namespace attndb {
 
-// Fewer than the machine has where an affinity says so (taskset, cpusets of containers, batch
-// systems). Asks the system each time: affinities change.
+// Returns fewer cores than the machine has if an affinity limits them (taskset, cpusets of
+// containers, batch systems). Asks the system at each call, because affinities change.
 ATTNDB_EXPORT uint32_t NumCores();
 
 }  // namespace attndb

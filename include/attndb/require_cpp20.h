@@ -1,6 +1,6 @@
-// Stops a C++ program that is compiled for an older standard with one line that says so, before the
-// compiler reports errors inside these headers, which are C++20. c_api.h does not include this: it
-// is for C, and for any C++.
+// Stops the compiler with one clear line if a C++ program is compiled for an older standard than
+// C++20. Otherwise the compiler reports errors inside these headers. c_api.h does not include this
+// header: it is for C, and for any C++.
 #ifndef ATTNDB_REQUIRE_CPP20_H_
 #define ATTNDB_REQUIRE_CPP20_H_
 

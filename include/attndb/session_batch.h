@@ -7,20 +7,20 @@
 //   batch.AttendPart(layer, q, out, nullptr, thread, num_threads);
 //   // ... once all threads have returned: the next layer. In the end, batch.status(i).
 //
-// Shapes:  as attndb/session.h has them: the rows of k, v, q and out are those of entry 0, num_rows
-//          of them, then those of entry 1, ...
-// Order:   the sessions' calls of a layer are one queue that all threads work off: what is in
-//          memory first, so that a session that waits for the disk holds up none of the others'
-//          work, then the longest.
-// Errors:  of a session: status tells; it is left out of the layers to come, its rows of out are
-//          zero, and the others go on. The calls themselves fail on what concerns all:
-//          kInvalidArgument (part; shapes that are not those of all rows); kFailedPrecondition
-//          (a layer's parts have all been called: a batch is one step).
-// Bits:    a session's output does not depend on its neighbours, and under `full`, which prompts
-//          and dense layers run, on nothing but its own tokens: attndb/session.h.
-// Threads: the parts of one call by any number of threads, at the same time or one after another;
-//          no call begins before all parts of the one before have returned. Sessions outlive it,
-//          and nobody else uses them meanwhile.
+// Shapes:  as in attndb/session.h. The first num_rows rows of k, v, q and out are those of entry 0,
+//          followed by the rows of entry 1, ...
+// Order:   all threads work off one queue of the sessions' calls in a layer. Sessions in memory
+//          come first, so that a session that waits for the disk delays no other. Among these the
+//          longest comes first.
+// Errors:  status(i) tells the error of a session. A failed session is left out of later layers,
+//          its rows of out are zero, and the others continue. A call itself fails only on errors
+//          that concern all sessions: kInvalidArgument (part; shapes that are not those of all
+//          rows); kFailedPrecondition (a layer's parts have all been called: a batch is one step).
+// Bits:    a session's output does not depend on its neighbours. Under `full`, which prompts and
+//          dense layers run, it depends only on its own tokens: attndb/session.h.
+// Threads: any number of threads call the parts of one call, in parallel or one after another. No
+//          call begins before all parts of the previous call have returned. The sessions outlive
+//          the batch; no other code uses them meanwhile.
 #ifndef ATTNDB_SESSION_BATCH_H_
 #define ATTNDB_SESSION_BATCH_H_
 
@@ -38,7 +38,7 @@
 
 namespace attndb {
 
-// One step: the next has a batch of its own.
+// One step. The next step needs a new batch.
 class ATTNDB_EXPORT SessionBatch {
  public:
   struct Entry {
@@ -52,21 +52,21 @@ class ATTNDB_EXPORT SessionBatch {
   SessionBatch& operator=(SessionBatch&&) noexcept;
   ~SessionBatch();
 
-  // Appends the rows of some of the sessions: all, once each part has been here.
+  // Appends the rows of some of the sessions. All rows are appended once every part was called.
   Status AppendPart(LayerId layer, const TensorView& k, const TensorView& v, uint32_t part,
                     uint32_t num_parts);
-  // Works off some of the sessions' calls. `lse` may be null; rows of it as those of out.
+  // Works off some of the sessions' calls. `lse` may be null; its rows are in the order of out's.
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                     uint32_t part, uint32_t num_parts);
 
-  // All parts of AttendPart, by DBOptions::num_threads of the first session's DB.
+  // Runs all parts of AttendPart, on DBOptions::num_threads of the first session's DB.
   Status Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
                 float* lse = nullptr);
 
   size_t size() const;
-  // How an entry fared up to now: Ok, or its first error, those of Session::Append and Attend.
+  // The state of an entry:        Ok, or its first error from Session::Append or Attend.
   Status status(size_t entry) const;
-  // Whether no session is left that has not failed.
+  // Whether every session has failed.
   bool all_failed() const;
 
  private:
@@ -74,10 +74,11 @@ class ATTNDB_EXPORT SessionBatch {
   std::unique_ptr<Impl> impl_;  // Null only after a move.
 };
 
-// One step of one layer for sessions whose k and v were appended before; as SessionBatch::Attend.
-// Each session gets what AttendPart on it would give, in as many parts as its size is worth.
-// Errors: kInvalidArgument (numbers of rows; shapes); of sessions: `statuses` gets one for each of
-//         them; where that is null, the first error is the call's, and the others are complete.
+// Runs one layer of a step for sessions whose k and v are appended already; as
+// SessionBatch::Attend. Each session gets the result of AttendPart, with a number of parts that
+// fits its size.
+// Errors: kInvalidArgument (numbers of rows; shapes). `statuses` gets one status per session; if it
+//         is null, the call returns the first error, and the other sessions are complete.
 ATTNDB_EXPORT Status AttendBatch(std::span<Session* const> sessions,
                                  std::span<const int64_t> num_rows, LayerId layer,
                                  const TensorView& q, const MutableTensorView& out,

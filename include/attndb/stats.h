@@ -1,4 +1,4 @@
-// What attndb reports about contexts, sessions, plans and itself. Plain values.
+// Reports about contexts, sessions, plans and the store. Plain values.
 #ifndef ATTNDB_STATS_H_
 #define ATTNDB_STATS_H_
 
@@ -13,7 +13,7 @@
 
 namespace attndb {
 
-// Something on disk that is derived from a segment: planes or an index.
+// A file on disk that is derived from a segment:    planes or an index.
 struct CompanionInfo {
   std::string kind;
   uint64_t file_bytes = 0;
@@ -26,16 +26,16 @@ struct SegmentInfo {
   uint64_t num_tokens = 0;
   uint64_t file_bytes = 0;
   uint32_t num_contexts = 0;  // Contexts that share the segment.
-  // Empty, or why it is quarantined, and how many of its first tokens are sound all the same.
+  // Empty, or the reason of the quarantine and the number of first tokens that are still sound.
   std::string damage;
   std::vector<CompanionInfo> companions;
 };
 
-// What a Store would need that has room: DB::CheckRoom.
+// The needs of a Store that has room:    DB::CheckRoom.
 struct RoomReport {
-  uint64_t num_reused = 0;  // Tokens that are stored already, and need not be run.
-  uint64_t new_bytes = 0;   // Bytes on disk of what is not, without what is derived from it.
-  // Contexts that would be evicted for it, by name or "#id", the longest unused first.
+  uint64_t num_reused = 0;  // Tokens that are stored already and need not be run.
+  uint64_t new_bytes = 0;   // Bytes on disk of the other tokens, without derived objects.
+  // Contexts that would be evicted, by name or "#id", the longest unused first.
   std::vector<std::string> evicted;
 };
 
@@ -43,9 +43,11 @@ struct ATTNDB_EXPORT ContextInfo {
   ContextId id = ContextId::kNone;
   std::string name;   // Empty if unnamed.
   std::string title;  // StoreOptions::title. Empty if it has none.
-  // The context that this one continues: the Store went on from all of its tokens, and all of them
-  // are in this one. kNone: there was none. A context that is dropped leaves its place to the one
-  // that it continues; a context that grows is no longer continued by those that went on from it.
+  // The context that this one continues: a Store continued all of that context's tokens, and all of
+  //                                      them are in this context. kNone: there is none. If a
+  //                                      context is dropped, the contexts that continue it continue
+  //                                      its own predecessor instead. If a context grows, earlier
+  //                                      continuations no longer continue it.
   ContextId continues = ContextId::kNone;
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;  // K and V of its tokens.
@@ -54,123 +56,124 @@ struct ATTNDB_EXPORT ContextInfo {
   uint64_t own_bytes = 0;        // Bytes of the segments that no other context uses.
   uint64_t companion_bytes = 0;  // Bytes of companions, a part of file_bytes.
   std::map<std::string, uint64_t> derived_bytes;  // companion_bytes, by CompanionInfo::kind.
-  // Segments that lack planes, or an index that was asked for.
+  // Segments that lack planes, or an index that DBOptions::index names.
   uint64_t num_pending_companions = 0;
-  // Bytes in its segments of tokens that no context uses (until Compact).
+  // Bytes of tokens in its segments that no context uses (until Compact).
   uint64_t retained_bytes = 0;
   uint64_t query_sample_bytes = 0;
   int64_t created_us = 0;  // Microseconds since the Unix epoch.
   int64_t last_access_us = 0;
   std::optional<int64_t> ttl_seconds;
   bool pinned = false;
-  // Its time to live was over when this was read: it is not served, and goes with the next write.
+  // The time to live had ended at the time of the read. The context is not served, and the next
+  // write removes it.
   bool expired = false;
-  bool damaged = false;    // It needs tokens of a segment that are damaged: it is not served.
-  TextLayout text_layout;  // StoreOptions::text_layout. In Describe alone.
+  bool damaged = false;    // The context needs damaged tokens of a segment. It is not served.
+  TextLayout text_layout;  // StoreOptions::text_layout. Filled by Describe only.
   int64_t first_position = 0;
   DType kv_dtype = DType::kFloat16;
   bool unrotated_keys = false;  // ModelSpec::unrotated_keys.
   std::string fingerprint;
-  // ModelSpec::source of the last session of this tenant that stored with the model; "" = not
-  // known.
+  // ModelSpec::source of the tenant's last session that stored with the model; "" = not known.
   std::string model_name;
   std::string model_path;
   uint32_t num_layers = 0;
   std::string rope_scaling;  // Rope::scaling of its first layer that has one; "" = none.
   std::vector<std::string> non_finite_heads;  // "layer 3 head 1" where K or V has NaN or Inf.
-  // When tokens left what was computed (Session::DropOldest), and which; and how many of num_tokens
-  // these are. Filled by Describe only.
+  // The cuts of the context (Session::DropOldest), and how many of num_tokens they dropped. Filled
+  // by Describe only.
   std::vector<Cut> cuts;
   uint64_t num_dropped = 0;
   std::vector<SegmentInfo> segments;  // Oldest first. Filled by Describe only.
 
-  // One JSON object, with these names; what is absent is null.
+  // One JSON object with these names; absent values are null.
   std::string ToJson() const;
 };
 
-// What DB::Build found and made, counted in segments of the context.
+// The result of DB::Build, counted in segments of the context.
 struct BuildReport {
   std::string kind;            // Kind of the companions, as in CompanionInfo.
-  uint64_t num_built = 0;      // Built by this call, or by another meanwhile.
+  uint64_t num_built = 0;      // Built by this call, or meanwhile by another call.
   uint64_t num_present = 0;    // Present before the call.
-  uint64_t num_too_short = 0;  // Too short to have one: their keys are read.
-  uint64_t num_missing = 0;    // Without one still: damaged, or no room on disk.
-  uint64_t file_bytes = 0;     // Bytes of the companions that are there now.
-  // Seconds that the caller waited, by the monotonic clock: for these builds, and for what the
-  // background had to do before them. Several threads work for longer than that. Near 0 if nothing
-  // was left to build.
+  uint64_t num_too_short = 0;  // Too short to have one: their keys are read instead.
+  uint64_t num_missing = 0;    // Still without one: damaged, or no room on disk.
+  uint64_t file_bytes = 0;     // Bytes of the companions that exist now.
+  // Seconds that the caller waited, by the monotonic clock: for these builds and for earlier
+  // background work. Several threads together work longer than that. Near 0 if nothing was left to
+  // build.
   double seconds = 0;
 };
 
-// One of several contexts that a session holds: DB::CreateSessionOver.
+// One of several contexts in a session:         DB::CreateSessionOver.
 struct SessionContext {
   ContextId id = ContextId::kNone;
   std::string name;   // Its name, or "#id".
   TokenRange tokens;  // Tokens of the session that the context adds to earlier ones; may be empty.
-  // Index in the context of its token at tokens.begin. Those before it are shared with an earlier
-  // context.
+  // Index in the context of the token at tokens.begin. The session shares earlier tokens with an
+  // earlier context.
   uint64_t first_token = 0;
 };
 
-// The tokens that a search selected for one q head, of those between sink and window, in no order.
-// Empty where the head attends to all tokens: a short context, NaN or Inf in K or V.
+// The tokens between sink and window that a search selected for one q head, in no order. Empty if
+// the head attends to all tokens: a short context, NaN or Inf in K or V.
 struct CriticalTokens {
   std::vector<uint32_t> tokens;
   std::vector<float> scores;  // q . k, unscaled, exact.
 };
 
-// Something that a plan asks for and that does not run, or not for all tokens: an index that is not
-// built, or a query in place of which a rule reads everything.
+// A part of the plan that did not run, or not for all tokens. Examples: an index that is not built,
+// or a query that a rule replaced by reading everything.
 struct ATTNDB_EXPORT Substitute {
-  std::string ran;      // What runs instead, in words of the plan: "index=flat", "full".
-  std::string wanted;   // What the plan asks for: "index=graph", "bits=8", "topk".
-  std::string because;  // Why: "not built", "too few tokens: one segment needs 2,048".
-  // For which share of what the calls chose among, tokens times rows times kv heads; in (0, 1].
+  std::string ran;      // The part that ran instead, in words of the plan: "index=flat", "full".
+  std::string wanted;   // The part that the plan asks for: "index=graph", "bits=8", "topk".
+  std::string because;  // The reason: "not built", "too few tokens: one segment needs 2,048".
+  // Share of the calls' choices that it concerns (tokens times rows times kv heads); in (0, 1].
   double share = 0;
 
   // "index=flat instead of index=graph for 40 %: not built".
   std::string ToText() const;
 };
 
-// How one kv head of a layer was, or would be, attended to: its physical plan.
+// The physical plan of one kv head of a layer.
 struct HeadExplain {
   uint32_t kv_head = 0;
-  std::string plan;    // Plan text of the head, with all that `auto` leaves open settled.
-  std::string ran;     // As LayerExplain::ran.
+  std::string plan;    // Plan text of the head; all values that `auto` leaves open are settled.
+  std::string ran;     // As in LayerExplain::ran.
   std::string reason;  // The rule or the costs that decided; empty if the plan asked for it.
   double predicted_selected = -1;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;    // K and V bytes read per row of q.
   double predicted_us = 0;         // Microseconds per row of q, of one thread.
-  double other_us = -1;  // Predicted for the alternative that was not taken; -1 = there was none.
+  double other_us = -1;            // Predicted for the rejected alternative; -1 = there was none.
   // Measured over the session so far.
   double selected_mean = 0;    // Critical tokens per row and q head.
   uint64_t bytes_touched = 0;  // K and V bytes that the last Attend read.
   double time_us = 0;          // Time of the last Attend, summed over threads.
-  // Work of an index that does not score every key. Per row and q head: keys that were scored. Per
-  // row, for the whole group: clusters or blocks whose keys were read; reads that waited for
-  // another.
+  // Work of an index that does not score every key. visited_mean: keys that were scored, per row
+  // and q head. For the whole group, per row: clusters or blocks whose keys were read
+  // (clusters_mean), and reads that waited for another read (hops_mean).
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;
   uint64_t num_full_scans = 0;  // Searches of the group that scored every key instead.
-  // A draw in two phases serves the whole group: it weighs tokens by codes, reads the keys of some
-  // of them, and the values of some of these. Means per row of these three numbers.
+  // A draw in two phases serves the whole group. It weighs tokens by codes, reads the keys of some
+  // of these, and reads the values of some of the latter. The three numbers are means per row.
   double weighed_mean = 0;
   double drawn_keys_mean = 0;
   double drawn_values_mean = 0;
-  // Where an index draws: estimated share of the attention mass in what it never looked at, from
-  // blocks that were scored only to check; a mean. -1 = not estimated.
+  // If an index draws:    estimated share of the attention mass in blocks that it never looked at,
+  //                       from blocks that were scored only to check; a mean. -1 = not estimated.
   double missed_mass = -1;
   double error = -1;  // Estimated relative error of the output, a mean; -1 = not estimated.
   // Estimated share of the attention mass that was not selected; -1 = unknown.
   double mass_left = -1;
-  // Where the plan has exact_fallback: hard upper bounds of mass_left, and of |out - out of full|;
-  // means over rows and q heads, where those that fell back count 0. -1 = no bounds.
+  // If the plan has exact_fallback: hard upper bounds of mass_left, and of |out - out of full|.
+  // Means over rows and q heads; those that fell back count 0. -1 = no bounds.
   double mass_bound = -1;
   double out_bound = -1;
-  // Pairs of row and q head that attended to all tokens instead, because their bound or their
-  // draw's estimated error was too large, or that scored all tokens exactly, because a mass by
-  // estimates might have missed its share; and draws that the group repeated with a larger sample.
+  // num_fallbacks counts pairs of row and q head that attended to all tokens, because their bound
+  // or their draw's estimated error was too large. It also counts pairs that scored all tokens
+  // exactly, because a mass by estimates might have missed its share. num_redraws counts draws that
+  // the group repeated with a larger sample.
   uint64_t num_fallbacks = 0;
   uint64_t num_redraws = 0;
   // Bounds for the newest row of the last Attend, by q head of the group.
@@ -178,24 +181,24 @@ struct HeadExplain {
   std::vector<double> last_out_bounds;
 };
 
-// How one layer was, or would be, attended to.
+// The physical plan of one layer.
 struct LayerExplain {
   LayerId layer = 0;
   std::string plan;  // Canonical plan text of this layer.
-  // Plan text of what ran since the plan was set, or before the first call would run: `plan` with
-  // all settled, in which a substitute stands for each part that never ran.
+  // Plan text of the parts that ran since the plan was set; before the first call, of the parts
+  // that would run. It is `plan` with all values settled; a substitute stands for each part that
+  // never ran.
   std::string ran;
-  // The parts of the plan that did not run, or not for all tokens. Calls of more than
-  // dense_query_tokens rows are exact under every plan, and are not counted. Empty: all ran as
-  // planned.
+  // The parts of the plan that did not run, or not for all tokens. Empty: all ran as planned. Calls
+  // of more than dense_query_tokens rows are exact under every plan, and are not counted.
   std::vector<Substitute> substitutes;
-  std::string reason;             // Why something other than the plan runs; empty if the plan runs.
-  uint64_t num_tokens = 0;        // Visible to the newest token.
-  uint64_t num_middle = 0;        // Neither sink nor window.
+  std::string reason;       // Why another plan runs than the one asked for; empty if the plan runs.
+  uint64_t num_tokens = 0;  // Visible to the newest token.
+  uint64_t num_middle = 0;  // Neither sink nor window.
   double predicted_selected = 0;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;   // K and V bytes read per token of q.
   double predicted_us = 0;        // Per token of q, all heads, by the threads of the session.
-  std::string notes;              // What the rules found, as partial reuse.
+  std::string notes;              // Findings of the rules, such as partial reuse.
   // Measured over the session so far; zero before the first Attend.
   uint64_t num_queries = 0;  // Rows of q.
   double selected_mean = 0;  // Critical tokens per row and q head.
@@ -203,8 +206,8 @@ struct LayerExplain {
   double candidates_mean = 0;
   uint64_t bytes_touched = 0;  // K and V bytes that the last Attend read, all heads.
   double score_us = 0;         // Time in the last Attend, summed over threads: scoring.
-  double select_us = 0;        // Selecting, likewise.
-  double attend_us = 0;        // Attending and merging, likewise.
+  double select_us = 0;        // Selecting, in the same unit.
+  double attend_us = 0;        // Attending and merging, in the same unit.
   double append_us = 0;        // Time of the last Append.
   std::vector<HeadExplain> heads;
 };
@@ -213,27 +216,29 @@ struct ATTNDB_EXPORT Explain {
   std::string plan;  // Canonical plan text of the session.
   uint64_t num_tokens = 0;
   uint64_t num_reused = 0;
-  // Tokens that have left (Session::DropOldest), and tokens that stay in front of a gap, whose rows
-  // are read exactly with q turned for them. Both are among num_tokens.
+  // num_dropped counts tokens that have left (Session::DropOldest). num_moved counts tokens that
+  // stay in front of a gap; their rows are read exactly, with q rotated for them. num_tokens
+  // includes both.
   uint64_t num_dropped = 0;
   uint64_t num_moved = 0;
   uint64_t num_segments = 0;
   uint64_t memory_bytes = 0;  // The session's tail, and its segments' layers that are in memory.
-  uint64_t kv_bytes = 0;      // K and V of its tokens in all layers: what `full` reads for a row.
-  double predicted_us = 0;    // Microseconds of attention of one token in all layers.
-  // With auto(tpot=...): the error that the plan keeps, and whether even that exceeds the time that
-  // was asked for. 0 and false with other plans.
+  // K and V of its tokens in all layers: the bytes that `full` reads per row.
+  uint64_t kv_bytes = 0;
+  double predicted_us = 0;  // Microseconds of attention of one token in all layers.
+  // With auto(tpot=...): the error that the plan keeps, and whether even that takes longer than the
+  // given time. 0 and false with other plans.
   double tpot_error = 0;
   bool unreachable = false;
-  std::vector<SessionContext> contexts;  // As Session::contexts.
+  std::vector<SessionContext> contexts;  // As in Session::contexts.
   std::vector<LayerExplain> layers;
 
-  // What of the plan did not run, over all layers: those that say the same are one, and its share
-  // is that of all layers. The largest share first.
+  // The parts of the plan that did not run, over all layers. Equal substitutes of several layers
+  // are one, with the share of all layers. The largest share comes first.
   std::vector<Substitute> Substitutes() const;
-  // Five to eight lines: what is read, what it takes, and what did not run as planned.
+  // Five to eight lines: what is read, how long it takes, and which parts did not run as planned.
   std::string Summary() const;
-  // Tables of layers and of heads; neighbours that agree share a line.
+  // Tables of layers and of heads; equal neighbours share a line.
   std::string ToText() const;
   std::string ToJson() const;
 };
@@ -241,8 +246,8 @@ struct ATTNDB_EXPORT Explain {
 // Why a prompt's prefix was or was not reused.
 struct ATTNDB_EXPORT PrefixExplain {
   uint64_t num_prompt_tokens = 0;
-  uint64_t num_reused = 0;  // What CreateSession would reuse.
-  std::string context;      // The context that it would be reused from: its name, or "#id".
+  uint64_t num_reused = 0;  // Tokens that CreateSession would reuse.
+  std::string context;      // The context that they would be reused from: its name, or "#id".
   // In words: "all of the prompt is stored; one token is left for the engine", "context 'b' agrees
   // for 17 tokens, then has token 5 where the prompt has 9", "2 contexts of another model" ...
   std::vector<std::string> reasons;
@@ -251,13 +256,14 @@ struct ATTNDB_EXPORT PrefixExplain {
   std::string ToJson() const;
 };
 
-// The times of this machine by which plans are priced: nanoseconds of one thread for rows of 128
-// elements of 16 bits. Lists have an entry each for 1, 2, 4 and 8 q rows in one pass.
+// The times of this machine that plans are priced by:  nanoseconds of one thread for rows of 128
+//                                                      elements of 16 bits. Lists have one entry
+//                                                      each for 1, 2, 4 and 8 q rows in one pass.
 struct ATTNDB_EXPORT MachineProfile {
   std::string cpu;
   std::string isa;
   uint32_t num_threads = 0;
-  bool measured = false;                // False: fixed prices, those of no machine.
+  bool measured = false;                // False: fixed prices, which belong to no machine.
   double one_thread_bytes_per_ns = 0;   // Memory read by one thread, in GB/s.
   double all_threads_bytes_per_ns = 0;  // Memory read by all threads together, in GB/s.
   std::vector<double> attend_ns;        // Attending to K and V of a token.
@@ -266,7 +272,7 @@ struct ATTNDB_EXPORT MachineProfile {
   std::vector<double> scan4_ns;         // Scoring a key by its planes at 4 bits.
   double select_ns = 0;                 // Comparing a token's score, for one q head.
   double row_ns = 0;                    // Reading a row at a random place, for one q head.
-  double hop_ns = 0;                    // Reading a row whose place the read before told.
+  double hop_ns = 0;                    // Reading a row whose place the previous read gave.
 
   std::string ToJson() const;
 };
@@ -274,11 +280,11 @@ struct ATTNDB_EXPORT MachineProfile {
 // One finding of Verify.
 struct Damage {
   int64_t segment_id = 0;  // SegmentInfo::segment_id; 0 = of no segment.
-  // Path relative to the store. For whoever has the folder: its name is the store's, not the
-  // tenant's, and `message` may have it too.
+  // Path relative to the store, for people who have access to the folder. File names count the
+  // whole store's segments, not the tenant's; `message` may contain the file name too.
   std::string file;
   std::string message;                // Names the object, what was expected and what was found.
-  std::vector<std::string> contexts;  // Labels of the contexts that can't be served because of it.
+  std::vector<std::string> contexts;  // Labels of the contexts that the damage makes unusable.
 };
 
 struct ATTNDB_EXPORT VerifyReport {
@@ -300,26 +306,26 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t file_bytes = 0;  // Segments and their companions.
   uint64_t num_companions = 0;
   uint64_t companion_bytes = 0;  // A part of file_bytes.
-  // Segments that lack planes, or an index that was asked for.
+  // Segments that lack planes, or an index that DBOptions::index names.
   uint64_t num_pending_companions = 0;
   uint64_t quota_bytes = 0;  // 0 = none.
-  // K and V, objects derived from them, sampled q, and scratch, in memory, for all tenants. 0 for
+  // Bytes in memory for all tenants: K and V, derived objects, sampled q, and scratch. 0 for
   // handles of tenants.
   uint64_t memory_bytes = 0;
   uint64_t memory_limit_bytes = 0;
   uint64_t num_sessions = 0;  // Sessions open in this process.
   uint64_t num_damaged_segments = 0;
-  // Counted since open; by the owner's handle (db.h), for all tenants.
+  // Counted since the open. The owner's handle (db.h) counts all tenants.
   uint64_t num_lookups = 0;
   uint64_t num_prompt_tokens = 0;
   uint64_t num_reused_tokens = 0;
   uint64_t num_stores = 0;
   uint64_t num_evictions = 0;
-  // Names, or "#ids", of the contexts of this handle's tenant that were evicted since open, in the
-  // order in which they went: the newest 64.
+  // Names or "#id" of this handle's tenant's contexts that were evicted since the open, in the
+  // order of eviction: the newest 64.
   std::vector<std::string> evicted;
   uint64_t bytes_written = 0;         // Segments that Store and Import sealed.
-  uint64_t bytes_merged = 0;          // Segments that were written again by merging.
+  uint64_t bytes_merged = 0;          // Segments that merges wrote again.
   uint64_t num_companions_built = 0;  // By background work.
   double background_seconds = 0;      // For all tenants. 0 for handles of tenants.
 

@@ -1,5 +1,6 @@
-// What memory and disk buy: conversations replayed through the policies that decide whose KV lies
-// in which tier. They know nothing of simulations: a live store's tiers can run the same code.
+// Simulates conversations on tiers of memory and disk: what would a given size of each buy?
+// Policies decide which tier holds a conversation's KV. They know nothing of the simulation: the
+// tiers of a live store can run the same code.
 //
 //   SimulateOptions options;                        // AttentionStore's LLaMA-13B: its Fig. 21
 //   options.disk_bytes = {2'000'000'000'000, 10'000'000'000'000};
@@ -9,11 +10,11 @@
 // Library:  libattndb_simulate, which needs no libattndb.
 // Policies: "lru", "fifo", "attention_store", "attndb", "belady", "none", with keys as in
 //           "attndb(bytes=1,prefer=600)": docs/tiers.md.
-// Model:    one engine that serves one turn after the other; a batch counts as so much GPU time for
-//           each of its turns. A turn whose KV was kept computes its new tokens, another one its
-//           history, too. Synthetic conversations have the shape that AttentionStore gives of
-//           ShareGPT; none of them is real.
-// Units:    bytes of 10^9 to the GB, seconds of the simulated clock, dollars; rates are in [0, 1].
+// Model:    one engine serves one turn after the other; a batch counts as a share of GPU time for
+//           each of its turns. A turn whose KV was kept computes only its new tokens; another turn
+//           computes its history, too. Synthetic conversations have the shape that AttentionStore
+//           reports for ShareGPT; none of them is real.
+// Units:    a GB has 10^9 bytes; seconds of the simulated clock; dollars; rates are in [0, 1].
 // Threads:  values; calls are independent.
 // Source:   AttentionStore (arXiv:2403.19708) 3.3, 4.1 to 4.3.
 #ifndef ATTNDB_TIERS_H_

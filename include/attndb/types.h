@@ -20,8 +20,8 @@ namespace attndb {
 using TokenId = int32_t;   // An id of the model's vocabulary; >= 0.
 using LayerId = uint32_t;  // 0 .. num_layers - 1.
 
-// Stable identity of a stored context among its tenant's: 1, 2, 3, ... as they are stored, whatever
-// other tenants store; never used twice. 0 is "none".
+// Stable identity of a context among its tenant's contexts: 1, 2, 3, ... in the order of storing,
+// independent of other tenants. Ids are never used twice. 0 is "none".
 enum class ContextId : int64_t { kNone = 0 };
 
 // Half-open range of token indices [begin, end).
@@ -31,19 +31,19 @@ struct TokenRange {
   friend bool operator==(const TokenRange&, const TokenRange&) = default;
 };
 
-// A moment at which tokens left a session: Session::DropOldest. K and V of the tokens that came
-// after it depend on it.
+// A moment at which tokens left a session: Session::DropOldest. The K and V of later tokens depend
+//                                          on it.
 struct Cut {
-  uint64_t at = 0;  // Tokens that the session had had by then; those that it had lost count, too.
-  // What left then, as indices of the session's tokens: in order, not adjacent, not empty, below
-  // at.
+  uint64_t at = 0;  // Tokens that the session had received by then, dropped ones included.
+  // The tokens that left then, as indices of the session's tokens: ranges in order, not adjacent,
+  // not empty, below `at`.
   std::vector<TokenRange> dropped;
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
 // How a chat template sees the text of a context.
 enum class TextForm : uint8_t {
-  kUnknown,   // Nobody has said.
+  kUnknown,   // Not known.
   kRaw,       // Text alone.
   kDocument,  // The last message is the user's, and is not ended.
   kDialogue,  // The text ends inside or behind a reply.
@@ -58,25 +58,25 @@ struct TextMessage {
   friend bool operator==(const TextMessage&, const TextMessage&) = default;
 };
 
-// Which tokens of a context are whose words; all others are the chat template's. The engine's side
-// says it when it stores a context, and takes it when it goes on from one: the ids alone can't
-// tell where a template's marks are words.
+// Tells which tokens of a context are the words of which message; all other tokens come from the
+// chat template. The engine passes the layout when it stores a context, and gets it back when it
+// continues the context. Token ids alone do not tell a template's marks from words.
 struct ATTNDB_EXPORT TextLayout {
   static constexpr size_t kMaxMessages = 2048;
 
   TextForm form = TextForm::kUnknown;
   std::vector<TextMessage> messages;  // In order, none empty. kUnknown and kRaw have none.
   // The time that the chat template was applied with, in seconds since 1970 in UTC, if the template
-  // may show it; else 0. A text that goes on from this one is made with the same time. kUnknown and
-  // kRaw have none.
+  // may show the time; else 0. A text that continues this one is rendered with the same time.
+  // kUnknown and kRaw have none.
   int64_t rendered_at = 0;
 
-  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown. The time stands behind the
-  // form: "document at:1764547200 user:24-90".
+  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown. The time follows the form:
+  // "document at:1764547200 user:24-90".
   std::string ToString() const;
-  // Reads what ToString writes, and nothing else. Errors: kInvalidArgument.
+  // Reads only texts that ToString writes. Errors: kInvalidArgument.
   static Result<TextLayout> Parse(std::string_view text);
-  // Errors: kInvalidArgument: not of a context of `num_tokens` tokens.
+  // Errors: kInvalidArgument (the layout does not fit a context of `num_tokens` tokens).
   Status Validate(uint64_t num_tokens) const;
   friend bool operator==(const TextLayout&, const TextLayout&) = default;
 };
@@ -113,22 +113,22 @@ struct LayerSpec {
   uint32_t sliding_window = 0;  // Token i sees (i - sliding_window, i]; 0 = all tokens up to i.
   Rope rope;
   // [num_q_heads], finite; empty = none. Each adds exp(logit) to the softmax's denominator of its q
-  // head, as a token of value 0 would that every row sees (GPT-OSS's learned sinks, `s_aux`). They
-  // are not scaled, not capped; the lse includes them.
+  // head, like a token of value 0 that every row sees (GPT-OSS's learned sinks, `s_aux`). They are
+  // not scaled and not capped; the lse includes them.
   std::vector<float> denominator_logits;
 
   uint32_t group_size() const { return num_q_heads / num_kv_heads; }
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-// What people call a model, and where its files were: kept with the contexts that it made, so that
-// a later process finds it again, and messages can name it. UTF-8 that a terminal shows and does
-// not act upon.
+// The name of a model for people, and the place of its files. Both are kept with the contexts of
+// the model, so that a later process finds the model again, and messages can name it. UTF-8 without
+// characters that a terminal acts upon.
 struct ATTNDB_EXPORT ModelSource {
-  std::string name;  // As "SmolLM2 135M Instruct"; at most 256 bytes; "" = not known.
+  std::string name;  // For example "SmolLM2 135M Instruct"; at most 256 bytes; "" = not known.
   std::string path;  // Where its first file is, absolute; at most 4096 bytes; "" = not known.
 
-  // "'SmolLM2 135M Instruct' (/models/smollm2.gguf)", or what of it is known; "" = nothing.
+  // "'SmolLM2 135M Instruct' (/models/smollm2.gguf)", or the known part of it; "" = nothing.
   std::string ToString() const;
   // Errors: kInvalidArgument naming the field.
   Status Validate() const;
@@ -137,20 +137,19 @@ struct ATTNDB_EXPORT ModelSource {
 
 // The identity of KV data: keys and values made under one spec are never used under another.
 //
-// Stored keys have RoPE layout kHalf; where a layer says kInterleaved, attndb permutes q and k at
-// its boundary, so that contexts of two engines with one fingerprint are interchangeable.
+// Stored keys have RoPE layout kHalf. If a layer says kInterleaved, attndb permutes q and k at its
+// interface, so that two engines with the same fingerprint can exchange contexts.
 struct ATTNDB_EXPORT ModelSpec {
   std::vector<LayerSpec> layers;
   DType kv_dtype = DType::kFloat16;  // Element type of stored K and V.
   // Identity of weights, adapters and tokenizer: any bytes, 1 to 256 of them (a SHA-256, say).
   std::string fingerprint;
-  // Keys are stored as they were before RoPE, and turned to their positions each time that they are
-  // read, as [AS] 3.4 has it. Engines and callers see rotated keys as ever. For comparison: it
-  // costs a turn of each key in each call (docs/truncation.md has the figures), and tokens can
-  // leave a session without it. Scalings whose angles depend on the length, or are not known, are
-  // refused.
+  // Keys are stored as they were before RoPE and rotated to their positions at each read, as in
+  // [AS] 3.4. Engines and callers see rotated keys as always. This option is for comparison: it
+  // costs a rotation of each key in each call (figures: docs/truncation.md), and tokens can leave a
+  // session without it. Scalings whose angles depend on the length, or are unknown, are refused.
   bool unrotated_keys = false;
-  ModelSource source;  // No part of the identity.
+  ModelSource source;  // Not part of the identity.
 
   // A model whose layers are all alike.
   static ModelSpec Uniform(uint32_t num_layers, const LayerSpec& layer, DType kv_dtype,

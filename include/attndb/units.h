@@ -1,4 +1,4 @@
-// Counts and sizes as people read them: what attndb's messages and reports show.
+// Counts and sizes as people read them, for attndb's messages and reports.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_UNITS_H_
