@@ -1,6 +1,6 @@
-// What people ask of a store and set in it: lists of contexts, pins, times to live, quotas.
+// Lists the contexts of a store, and sets pins, times to live and quotas.
 //
-// Errors:  as DB's functions of these names.
+// Errors:  as the functions of DB with the same names.
 // Threads: thread-safe; it keeps no state.
 #ifndef ATTNDB_STORE_ADMIN_H_
 #define ATTNDB_STORE_ADMIN_H_
@@ -47,11 +47,12 @@ class Admin {
                      std::string_view fingerprint_b);
 
  private:
-  // With what the tenant calls it.
+  // With the name and the files that the tenant knows the model by.
   Result<ModelSpec> ModelOf(TenantId tenant, ModelId model) const;
-  // Notes which of its segments lack files: these and the context are damaged.
+  // Checks the files of the context's segments. If files are missing, marks the segments and the
+  // context as damaged.
   Status NoteLostFiles(ContextDetail* detail) const;
-  // `spec` is that of its model.
+  // `spec` is the spec of the context's model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
 
   const Parts parts_;

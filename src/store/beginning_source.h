@@ -1,9 +1,10 @@
-// The first tokens of a segment and what follows them, as the contents of one new segment: where a
-// context shares less than is worth a segment that it would keep as a whole.
+// A source for one new segment: the first tokens of an existing segment, and a tail behind them. A
+// Store uses it if the context shares so few tokens that keeping the whole old segment is not worth
+// it.
 //
-// Queries: those of the segment's tokens are left out; the sample is that of what follows.
-// Errors:  those of reading the segment, of which only these tokens are read, and none that are in
-//          memory; those of the tail.
+// Queries: only those of the tail; the sample of the segment's tokens is left out.
+// Errors:  those of reading the segment, and those of the tail. Reads only the first tokens of the
+//          segment, and nothing that is in memory already.
 // Threads: one thread.
 #ifndef ATTNDB_STORE_BEGINNING_SOURCE_H_
 #define ATTNDB_STORE_BEGINNING_SOURCE_H_
@@ -23,7 +24,7 @@ namespace attndb::store {
 
 class BeginningSource final : public storage::SegmentSource {
  public:
-  // `tokens`: those that are used of the segment, and those of the tail.
+  // `tokens`: the used tokens of the segment, followed by those of the tail.
   BeginningSource(storage::ChainEntry beginning, std::shared_ptr<storage::SegmentSource> tail,
                   std::vector<TokenId> tokens)
       : beginning_(std::move(beginning)), tail_(std::move(tail)), tokens_(std::move(tokens)) {}
@@ -37,9 +38,9 @@ class BeginningSource final : public storage::SegmentSource {
   const storage::ChainEntry beginning_;
   const std::shared_ptr<storage::SegmentSource> tail_;
   const std::vector<TokenId> tokens_;
-  std::optional<storage::LayerPin> pin_;   // The layer, where it was in memory. Else:
-  std::vector<storage::HeadRows> keys_;    // Those of the beginning, by kv head.
-  std::vector<storage::HeadRows> values_;  // Likewise.
+  std::optional<storage::LayerPin> pin_;  // The layer, if it was in memory. Else keys_ and values_:
+  std::vector<storage::HeadRows> keys_;   // Keys of the beginning, by kv head.
+  std::vector<storage::HeadRows> values_;  // Values of the beginning, by kv head.
   std::vector<storage::KvRows> rows_;
   std::vector<storage::QueryRows> queries_;
   std::vector<std::vector<uint32_t>> query_tokens_;

@@ -1,4 +1,4 @@
-// What the store and its callers hand to each other: chains of open segments.
+// Chains of open segments: the store and its callers exchange them.
 //
 // Threads: values.
 #ifndef ATTNDB_STORE_CHAIN_H_
@@ -20,19 +20,19 @@
 
 namespace attndb::store {
 
-// Open segments, and the tokens that are used of them.
+// Open segments, and their used tokens.
 struct Chain {
   std::vector<storage::ChainEntry> entries;
   std::vector<TokenId> tokens;
 };
 
-// What is reused of a context; of none, nothing.
+// The reused part of a context; empty if nothing is reused.
 struct Prefix {
   ContextId context = ContextId::kNone;
   ContextNumber number = ContextNumber::kNone;
   Chain chain;
-  std::vector<Cut> cuts;  // Those of the chain's history.
-  // Whether it is all of the context that a prompt can reuse, since one token is left to run.
+  std::vector<Cut> cuts;  // The cuts in the chain's history.
+  // Whether the prefix is all that a prompt can reuse of the context: one token is left to run.
   bool is_whole = false;
 };
 
@@ -42,7 +42,7 @@ struct WholeContext {
   std::vector<Cut> cuts;
 };
 
-// A context's text, and what it was computed by.
+// A context's text, and the model that computed it.
 struct StoredText {
   ContextRecord record;
   ModelSpec spec;
@@ -50,28 +50,28 @@ struct StoredText {
   std::vector<Cut> cuts;
 };
 
-// A prompt that is to be durable: a chain that is, and what follows it. It owns all of that, so
-// that who asked may go on meanwhile.
+// A request to make a prompt durable: a durable chain, and the tokens that follow it. The request
+// owns all its data, so that the session that asked may continue meanwhile.
 struct StoreRequest {
   std::string tenant;
   ModelSpec spec;               // Defaults resolved.
   std::vector<TokenId> tokens;  // At least one.
-  std::vector<Cut> cuts;        // All of the history's.
+  std::vector<Cut> cuts;        // All cuts of the history.
   int64_t first_position = 0;
-  // The chain that has the first num_stored tokens, and the context that has those of them that are
-  // not sealed. The context may have got another chain meanwhile: what is published then goes on
-  // from that one.
+  // The chain holds the first num_stored tokens; the context `base` holds these except the sealed
+  // ones. The context may have got another chain meanwhile: the publication then continues that
+  // chain.
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
   // The segments at the chain's end that no commit names yet: Publisher::Seal made them.
   std::vector<SegmentRecord> sealed;
-  // Rows of the other tokens; null if there are none.
+  // Rows of the tokens behind the chain; null if there are none.
   std::shared_ptr<storage::SegmentSource> tail;
   StoreOptions options;
 
   uint64_t num_new() const { return tokens.size() - num_stored; }
-  // Tokens that the base has.
+  // The number of tokens that the base has.
   uint64_t num_shared() const {
     uint64_t num_shared = num_stored;
     for (const SegmentRecord& segment : sealed) num_shared -= segment.num_tokens;
@@ -88,12 +88,12 @@ struct Sealed {
 struct Stored {
   ContextId context = ContextId::kNone;
   ContextNumber number = ContextNumber::kNone;
-  // Holds all tokens. It is empty if nothing was new: then the request's chain holds them.
+  // Holds all tokens. It is empty if nothing was new: the request's chain then holds all tokens.
   std::vector<storage::ChainEntry> chain;
   std::shared_ptr<const void> hold;  // While it lives, the context is not evicted.
 };
 
-// The contexts that a search looks through, and their segments; shared ones are listed once.
+// The contexts that a search visits, and their segments. A shared segment is listed once.
 struct SearchSet {
   // How a context uses a run.
   struct RunUse {

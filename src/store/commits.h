@@ -1,5 +1,5 @@
-// The commits of a store, one at a time: what has expired goes before one, and what becomes of a
-// segment is known after it.
+// The commits of a store, one at a time. Drops expired contexts before a commit, and decides after
+// a commit whether the files of a segment stay.
 //
 // Threads: thread-safe. Its mutex is taken before that of the uses, and after that of merges.
 #ifndef ATTNDB_STORE_COMMITS_H_
@@ -23,19 +23,19 @@ class Commits {
   Commits(Catalog* catalog, SegmentRegistry* registry, Uses* uses)
       : catalog_(catalog), registry_(registry), uses_(uses) {}
 
-  // Held by who commits, or chooses whom to evict.
+  // Held by every caller that commits or chooses contexts to evict.
   Mutex* mutex() const ATTNDB_RETURN_CAPABILITY(mutex_) { return &mutex_; }
 
   // Drops contexts whose time to live is over.
   Status Expire() ATTNDB_EXCLUDES(mutex_);
-  // Called after a commit that was to name `segment`, if any, and those that were sealed before.
-  // One that failed while it was written may yet be found when the store is opened after a crash;
-  // then its segments must be there, until a later commit has overwritten the failed one. Else
-  // `segment` goes at once, and the others are the caller's to abandon.
+  // Call it after a commit that was to name `segment`, if any, and the segments that were sealed
+  // before. A commit that failed during its write may still be found when the store is opened after
+  // a crash. Its segments must then exist, until a later commit has overwritten the failed one. If
+  // the commit surely failed, `segment` is removed at once; the caller abandons the sealed ones.
   void Ended(std::optional<SegmentId> segment, std::span<const SegmentRecord> sealed,
              const Status& status) ATTNDB_REQUIRES(mutex_);
-  // Removes the files of a segment that will not be named any more, unless a commit that failed and
-  // names it may yet be found.
+  // Removes the files of a segment that no later commit will name, unless a failed commit that
+  // names it may still be found.
   void Abandon(SegmentId segment) ATTNDB_REQUIRES(mutex_);
 
  private:
@@ -44,7 +44,7 @@ class Commits {
   Uses* const uses_;
 
   mutable Mutex mutex_;
-  // Segments whose commit failed, and may be found all the same.
+  // Segments whose commit failed and may still be found.
   std::set<SegmentId> doubtful_ ATTNDB_GUARDED_BY(mutex_);
 };
 

@@ -1,17 +1,16 @@
-// What is durable: contexts, the segments that they are chains of, and what is derived from these.
-// It opens the store's parts, which do the work, and puts them together.
+// All durable data: contexts, the segments of their chains, and the objects that are derived from
+// segments. Opens the parts of the store, which do the work, and connects them.
 //
 // On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage), reserve (drop_reserve.h),
-//          aside/ (orphans.h). The catalog's transaction is the commit; a file that it does not
-//          name is an orphan, removed or put aside at the next open. A commit is acknowledged only
-//          while the store lies where it was opened (place.h).
-// Parts:   Lookup, from a prompt to a chain; Publisher, which stores and drops; Merger; Verifier;
-//          Admin; DerivedObjects. They share Uses, who reads what; Commits, one at a time; Space,
-//          quotas and the disk; DamageReports; MergedRuns; SegmentRegistry.
-// Names:   `tenant` is a tenant's name, `context` as DB's functions take it.
-// Threads: thread-safe; threads of its own build derived objects. Order of locks: that of Merger,
-//          Commits, Uses, the builder, then those of catalog, registry, lanes, cache and budget,
-//          which are leaves.
+//          aside/ (orphans.h). The catalog's transaction is the commit. A file that the catalog
+//          does not name is an orphan; the next open removes it or puts it aside. A commit is
+//          acknowledged only while the store lies where it was opened (place.h).
+// Parts:   Lookup finds the chain of a prompt; Publisher stores and drops; Merger; Verifier; Admin;
+//          DerivedObjects. They share Uses (readers of contexts and segments); Commits (one at a
+//          time); Space (quotas and the disk); DamageReports; MergedRuns; SegmentRegistry.
+// Names:   `tenant` is a tenant's name; `context` is a name or "#id", as in DB's functions.
+// Threads: thread-safe; its own threads build derived objects. Order of locks: Merger, Commits,
+//          Uses, the builder; then the leaves: catalog, registry, lanes, cache and budget.
 #ifndef ATTNDB_STORE_CONTEXT_STORE_H_
 #define ATTNDB_STORE_CONTEXT_STORE_H_
 
@@ -53,16 +52,16 @@ namespace attndb::store {
 
 class ContextStore {
  public:
-  // What the store is given. All of it must outlive the store.
+  // Objects of the caller. All of them must outlive the store.
   struct Given {
     storage::FileSystem* file_system = nullptr;
     storage::MemoryBudget* budget = nullptr;
     const derived::Kinds* kinds = nullptr;
-    // Called when MergedRuns::Renew may find more than before, perhaps with locks held: returns at
-    // once. May be null.
+    // Called when MergedRuns::Renew may find more than before, perhaps with locks held: must return
+    // at once. May be null.
     std::function<void()> merged;
     const derived::Kind* also =
-        nullptr;  // Built of every segment, beside what all have. May be null.
+        nullptr;  // Built for every segment, in addition to the usual kinds. May be null.
   };
 
   static Result<std::unique_ptr<ContextStore>> Open(const std::string& path,
@@ -90,30 +89,30 @@ class ContextStore {
   const MergedRuns& merged_runs() const { return merged_runs_; }
   TenantCounts* counts() { return &counts_; }
 
-  // What sessions read and ask for.
+  // Objects that sessions read and request.
   const derived::Cache& objects() const { return objects_; }
   derived::Builder* builder() { return &builder_; }
-  // Stopped before what its jobs may use of the caller's goes.
+  // Stop it before the destruction of anything that its jobs use.
   derived::Lanes* background() { return &background_; }
 
-  // These two are as DB's; `of_all`: of all tenants what is not of the tenant's contexts. Without
-  // the figures of memory.
+  // As the functions of DB, without the figures of memory. If `of_all` is true, waits for the work
+  // of all tenants, and counts it; contexts and segments are counted for `tenant` only.
   Status WaitForBackground(const std::string& tenant, bool of_all,
                            const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
-  // As DB's.
+  // As DB::CheckPlace.
   Status CheckPlace() const;
 
  private:
-  // Forgets what a crash left, and asks for what is to be built. May be called again.
+  // Removes the remains of a crash, and schedules missing builds. May be called again.
   Status BeginToWrite();
 
   const Settings settings_;
   std::shared_ptr<const Place> place_;             // Set by Open.
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
   const std::unique_ptr<Catalog> catalog_;
-  storage::FilePool files_;  // Those of segments and of what is derived from them.
+  storage::FilePool files_;  // Files of segments and of derived objects.
   TenantCounts counts_;
   SegmentRegistry registry_;
   DamageReports damage_;
@@ -130,8 +129,8 @@ class ContextStore {
   Merger merger_;
   Lookup lookup_;
   Admin admin_;
-  // The last: their jobs use all others until they have ended, and the publisher's add to the
-  // lanes.
+  // The last two members: their jobs use all other members until the jobs have ended. The
+  // publisher's jobs add jobs to the lanes.
   derived::Lanes background_;
   Publisher publisher_;
 };

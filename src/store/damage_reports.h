@@ -1,6 +1,6 @@
-// Segments whose bytes turn out to be wrong are quarantined, but for their first tokens as far as
-// these are whole. Who only reads takes a note and waits for no disk; the catalog learns of it
-// later, by whoever reads the whole segment again.
+// Quarantines segments with wrong bytes; their first tokens stay in service as far as they are
+// sound. A reader only takes a note and does not wait for the disk. The catalog gets the damage
+// later, from a thread that reads the whole segment again.
 //
 // Threads: thread-safe. Latching order: writing_, the catalog's, mutex_, which is a leaf.
 #ifndef ATTNDB_STORE_DAMAGE_REPORTS_H_
@@ -27,30 +27,30 @@ class DamageReports {
   DamageReports(const DamageReports&) = delete;
   DamageReports& operator=(const DamageReports&) = delete;
 
-  // Notes that the segment's rows could not be read. If `status` says that its bytes are wrong, it
-  // will be quarantined: by the background, or by the next call that looks into the catalog.
+  // Notes that the segment's rows could not be read. If `status` says that its bytes are wrong, the
+  // segment will be quarantined: in the background, or by the next call that reads the catalog.
   void Note(const storage::Segment& segment, const Status& status) ATTNDB_EXCLUDES(mutex_);
-  // Quarantines what was noted: when it returns the catalog knows, whichever thread wrote it down.
-  // Reads each of these segments, and may wait for the catalog. If that can't be written the note
-  // is lost: the next reader of the segment takes it again.
+  // Quarantines all noted segments. When it returns the catalog has them, whichever thread wrote
+  // them. Reads each of these segments, and may wait for the catalog. If the catalog can't be
+  // written, the note is lost: the next reader of the segment takes it again.
   void Quarantine() ATTNDB_EXCLUDES(writing_, mutex_);
-  // The error for a segment that the catalog names and that could not be read with `status`. Where
-  // its bytes are wrong or missing, it is quarantined, if the store may be written to: then
-  // kCorruption. Otherwise `status`. All of it is read again: contexts whose tokens are sound then
-  // stay in service.
+  // Returns the error for a segment of the catalog that could not be read with `status`. If its
+  // bytes are wrong or missing and the store is writable, quarantines the segment and returns
+  // kCorruption. Else returns `status`. Reads the whole segment again, so that contexts with sound
+  // tokens stay in service.
   Status QuarantineIfDamaged(SegmentId segment, Status status);
 
-  // Looks whether the segment's files are there, which have so many bytes, and reads none of them.
-  // A segment that the catalog names and that lacks some is quarantined, as above.
+  // Checks that the segment's files exist and have `file_bytes` bytes; reads none of them. If a
+  // file of a segment in the catalog is missing, quarantines the segment, as above.
   // Errors: kCorruption; kIoError; those of the catalog.
   Status CheckFiles(SegmentId segment, uint64_t file_bytes);
 
-  // What is wrong with a segment, by reading all of it anew.
+  // Reads the whole segment again and returns its damage.
   storage::SegmentDamage Find(const SegmentRecord& record) const;
-  // Gives the contexts that are out of service: as CatalogSegments::Quarantine.
+  // Returns the contexts that are out of service: as CatalogSegments::Quarantine.
   Result<std::vector<ContextRecord>> Quarantine(SegmentId segment,
                                                 const storage::SegmentDamage& damage);
-  // What is wrong, and what is not, for people.
+  // A message for people: the damaged and the sound part.
   static std::string MessageOf(const storage::SegmentDamage& damage);
 
  private:

@@ -1,9 +1,9 @@
-// Objects that are derived from the store's segments: what they need of the store
+// Objects that are derived from the store's segments: the store's side of their interface
 // (derived/store.h), when they are built, and when they are given up.
 //
-// Parts:   builds that a caller asks for, and waits for, in build.cc.
-// Threads: thread-safe. GiveUp, PublishObject and what waits for builds take the mutex of commits
-//          or wait for who has it.
+// Parts:   build.cc has the builds that a caller requests and waits for.
+// Threads: thread-safe. GiveUp, PublishObject and functions that wait for builds take the mutex of
+//          commits, or wait for its holder.
 #ifndef ATTNDB_STORE_DERIVED_OBJECTS_H_
 #define ATTNDB_STORE_DERIVED_OBJECTS_H_
 
@@ -55,37 +55,38 @@ class DerivedObjects final : public derived::Store {
 
   explicit DerivedObjects(const Parts& parts) : parts_(parts) {}
 
-  // --- When they are built. ---
+  // --- Building. ---
 
   // Drops objects of kinds that newer kinds have replaced. Their files become orphans.
   Status ForgetFormerKinds();
-  // Builds, in the background, what segments lack, of one tenant, or of all with kNone.
+  // Builds the missing objects of segments in the background: for one tenant, or for all with
+  // kNone.
   Status ScheduleMissing(TenantId tenant);
-  // The number of these segments, of one tenant.
+  // The number of segments that lack objects, of one tenant.
   Result<uint64_t> CountPending(TenantId tenant) const;
-  // Builds, in the background, what the segment lacks.
+  // Builds the missing objects of the segment in the background.
   void Schedule(SegmentId segment);
-  // Builds, in the background, what the chain's segments that hold tokens from `first_token` on
-  // lack.
+  // Builds missing objects in the background, for the chain's segments that hold tokens from
+  // `first_token` on.
   void ScheduleFrom(std::span<const storage::ChainEntry> chain, uint64_t first_token);
   // Builds objects of the kind for each segment of the context, and waits for them.
   // Errors: as DB::Build.
   Result<BuildReport> Build(const std::string& tenant, std::string_view context,
                             const derived::Kind& kind, const BuildOptions& options);
-  // Whether the merged segment has, on disk, every kind of object that one of its run has.
+  // Whether the merged segment has on disk every kind of object that some segment of its run has.
   bool HasThoseOfRun(const MergedRun& merged) const;
 
-  // --- When they are given up. ---
+  // --- Giving up. ---
 
-  // Drops all objects of a tenant, or of all with kNone; false if the catalog could not.
+  // Drops all objects of a tenant, or of all with kNone. Returns false if the catalog failed.
   bool DropAll(TenantId tenant);
-  // Drops all objects of all tenants, as the disk is full, and cancels the builds.
+  // Call it when the disk is full: drops all objects of all tenants, and cancels the builds.
   void GiveUp();
-  // Waits until the background has let go of segments that lost their last context, and they are
-  // gone: they count as used as long as it reads them.
+  // Waits until the background has released the segments that lost their last context, and the
+  // segments are removed. As long as the background reads them, they count as used.
   void EndDroppedBuilds();
 
-  // --- As derived/store.h. ---
+  // --- derived/store.h. ---
 
   Result<derived::OpenedSegment> OpenSegment(derived::SegmentId id) override;
   void SegmentReleased() override;
@@ -101,11 +102,11 @@ class DerivedObjects final : public derived::Store {
   Result<std::set<SegmentId>> SegmentsToBuild(TenantId tenant) const;
   // Forgets objects that the catalog no longer names, and removes their files.
   void Forget(std::span<const storage::ObjectName> names);
-  // Errors: kFailedPrecondition (it is gone).
+  // Errors: kFailedPrecondition (the segment is gone).
   Result<SegmentRecord> SegmentToBuild(derived::SegmentId id) const;
 
-  // The segment's objects that go once one of the kind is published: earlier ones, and builds of
-  // it that were cut short.
+  // The segment's objects that go once an object of the kind is published: earlier objects, and
+  // unfinished builds of the kind.
   std::vector<CompanionRecord> ReplacedBy(const SegmentRecord& record, std::string_view kind) const;
 
   const Parts parts_;

@@ -1,9 +1,9 @@
-// A file that keeps some of the disk free for the call that makes room: on a full disk, a Drop has
-// to write before it can remove, and so has the open that comes before the Drop of another process.
+// A file that reserves disk space for the call that makes room. On a full disk, a Drop must write
+// before it can remove. So must the Open that precedes the Drop of another process.
 //
-// Size:     kBytes, or less after an open or a Drop used a part of it on a full disk.
-// Contents: bytes that do not compress, of no meaning; its blocks are what counts. Anyone may
-//           remove it while the store is closed.
+// Size:     kBytes; less after an Open or a Drop used a part of it on a full disk.
+// Contents: meaningless bytes that do not compress; only the file's blocks matter. Anyone may
+//           remove the file while the store is closed.
 // Threads:  thread-safe.
 #ifndef ATTNDB_STORE_DROP_RESERVE_H_
 #define ATTNDB_STORE_DROP_RESERVE_H_
@@ -18,9 +18,9 @@ namespace attndb::store {
 
 class DropReserve {
  public:
-  // What the catalog's log takes for a Drop is some 40 KiB and 10 bytes a token of the context.
+  // For a Drop, the catalog's log takes about 40 KiB and 10 bytes per token of the context.
   static constexpr size_t kBytes = size_t{1} << 20;
-  // A smaller file has a multiple of this. To open the catalog takes less: 32 KiB for the locks of
+  // A smaller file has a multiple of this. Opening the catalog takes less: 32 KiB for the locks of
   // its readers, and some blocks for names and for a log.
   static constexpr size_t kStepBytes = size_t{64} << 10;
 
@@ -28,17 +28,17 @@ class DropReserve {
   DropReserve(storage::FileSystem* file_system, std::string path)
       : file_system_(file_system), path_(std::move(path)) {}
 
-  // Writes the file, unless it stands with all its bytes. If the disk has no room for kBytes, the
-  // file gets a smaller size, at most the size before Release, and the next call tries again.
+  // Writes the file, unless it exists with all its bytes. If the disk has no room for kBytes, the
+  // file gets a smaller size, at most its size before Release, and the next call tries again.
   void Take() ATTNDB_EXCLUDES(mutex_);
-  // Removes the file, so that its bytes are free, and returns how many these are.
+  // Removes the file to free its bytes, and returns their number.
   uint64_t Release() ATTNDB_EXCLUDES(mutex_);
 
  private:
   uint64_t FileBytes() const;
-  // Free bytes of the disk; all there can be where it does not say.
+  // Free bytes of the disk; the largest number if the disk does not say.
   uint64_t FreeBytes() const;
-  // False: there is no room, and nothing is left of the file.
+  // Returns false if there is no room; then nothing is left of the file.
   bool Write(size_t num_bytes) const;
   Status TryWrite(size_t num_bytes) const;
 

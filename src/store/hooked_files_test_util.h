@@ -1,7 +1,8 @@
-// The files of a base, with a test's word on how many bytes are free and which calls fail.
+// The files of a base; a test decides how many bytes are free and which calls fail.
 //
 // Errors:  those of the base, and those that the test asks for.
-// Threads: as the base. The hooks are set while nobody uses the files, and called by who does.
+// Threads: as the base. Hooks are set while no thread uses the files; the thread of a call runs
+//          them.
 #ifndef ATTNDB_STORE_HOOKED_FILES_TEST_UTIL_H_
 #define ATTNDB_STORE_HOOKED_FILES_TEST_UTIL_H_
 
@@ -21,8 +22,8 @@ class HookedFiles final : public storage::FileSystem {
   explicit HookedFiles(storage::FileSystem* base) : base_(base) {}
 
   std::function<Result<uint64_t>()> free_bytes;  // Null: those of the base.
-  // Called before a call that changes a folder, with its name and path: an error is returned in
-  // its place. May be null.
+  // Called before a call that changes a folder, with the call's name and path. An error is returned
+  // instead of making the call. May be null.
   std::function<Status(std::string_view call, const std::string& path)> before;
 
   Result<std::unique_ptr<storage::RandomAccessFile>> OpenForRead(const std::string& path) override {

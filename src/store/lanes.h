@@ -1,5 +1,5 @@
-// The lanes of a store's background (derived/lanes.h): those of the builder, one for what is short,
-// and one for merges.
+// The lanes of a store's background (derived/lanes.h): the builder's lanes, one for short jobs, and
+// one for merges.
 //
 // Threads: constants.
 #ifndef ATTNDB_STORE_LANES_H_

@@ -1,7 +1,7 @@
-// From a prompt, or a name, to the chain of what is stored of it. Of a spec, the defaults are
+// Finds the stored chain of a prompt or of a name. Specs that are passed in have their defaults
 // resolved.
 //
-// Parts:   what a search looks through is in search_set.cc.
+// Parts:   search_set.cc collects the contexts of a search.
 // Threads: thread-safe; it keeps no state.
 #ifndef ATTNDB_STORE_LOOKUP_H_
 #define ATTNDB_STORE_LOOKUP_H_
@@ -38,12 +38,12 @@ class Lookup {
 
   explicit Lookup(const Parts& parts) : parts_(parts) {}
 
-  // Opens what is reused of the prompt. Looks again where what it found turns out to be damaged, or
-  // gone.
+  // Opens the reused prefix of the prompt. Looks up again if the found segments turn out to be
+  // damaged or gone.
   // Errors: as DB::CreateSession.
   Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options);
-  // As OpenPrefix, and counts as no access to what is found.
+  // As OpenPrefix, but the found context's access time does not change.
   Result<Prefix> PeekPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options);
   // Opens the context with all of its tokens. Errors: as DB::CreateSessionOver.
@@ -59,14 +59,14 @@ class Lookup {
                                       const SessionOptions& options) const;
 
  private:
-  // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
+  // Attempts of a lookup whose found segments were damaged or gone when they were opened.
   static constexpr int kMaxAttempts = 8;
-  // The context of that name, if sessions of the spec can use it from that position on.
+  // Returns the context with that name, if sessions of the spec can use it from that position on.
   // Errors: kNotFound (unknown, or expired); kFailedPrecondition (of another model, or at another
   //         position); kCorruption (damaged).
   Result<ContextRecord> NamedContext(const Tenant& tenant, const ModelSpec& spec,
                                      const std::string& name, int64_t first_position) const;
-  // What is reused of the prompt; of nothing, context kNone.
+  // Returns the reused part of the prompt; context kNone if there is none.
   Result<PrefixMatch> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
                                  std::span<const TokenId> tokens,
                                  const SessionOptions& options) const;
@@ -81,7 +81,7 @@ class Lookup {
   // search_set.cc
   Result<std::vector<ContextRecord>> ContextsToSearch(const Tenant& tenant,
                                                       std::span<const std::string> names) const;
-  // Why the context can't be searched by this model; nothing if it can.
+  // The reason why this model can't search the context; nothing if it can.
   Result<std::optional<std::string>> ReasonToSkip(const ContextRecord& context,
                                                   const ModelSpec& spec) const;
   // Adds the context to the set. `run_of`: runs of the set, by segment.

@@ -1,9 +1,10 @@
-// A run of a chain becomes one segment: the small ones at a chain's end after a Store, and what a
-// Compact finds. Nobody who stores waits for it: no row is copied under the mutex of commits.
+// Merges a run of a chain into one segment: the small segments at a chain's end after a Store, and
+// the runs of a Compact. A Store never waits for a merge: no row is copied under the mutex of
+// commits.
 //
-// Parts:   Compact in compact.cc; which segments are merged in merge_policy.h.
-// Errors:  a Compact tells its progress under the mutex of merges. What its caller asks for
-//          meanwhile that may wait for a merge would wait for ever: CheckMayWait refuses it.
+// Parts:   Compact is in compact.cc; merge_policy.h chooses the segments.
+// Errors:  a Compact calls its progress callback under the mutex of merges. A call of that callback
+//          that waits for a merge would wait for ever: CheckMayWait refuses it.
 // Threads: thread-safe. Its mutex is taken before that of commits.
 #ifndef ATTNDB_STORE_MERGER_H_
 #define ATTNDB_STORE_MERGER_H_
@@ -63,17 +64,17 @@ class Merger {
   // Errors: kFailedPrecondition (called by the progress of a Compact).
   Status CheckMayWait(std::string_view call) const;
 
-  // Merges what Stores left at the end of the context's chain, in the background, and then builds
-  // what is derived from the merged segments.
+  // Merges the small segments at the end of the context's chain in the background, and then builds
+  // the derived objects of the merged segments.
   void Schedule(TenantId tenant, ContextId context);
-  // The chain of a context that was stored, after the same in this thread.
+  // Does the same in this thread for a context that was just stored. Returns its chain.
   std::vector<storage::ChainEntry> MergeNow(TenantId tenant, ContextId context,
                                             std::vector<storage::ChainEntry> chain)
       ATTNDB_EXCLUDES(mutex_, parts_.commits->mutex());
-  // Forgets the merges that wait, and ends the one under way: on a full disk they take room. The
-  // next Store of each context schedules its merge again.
+  // Forgets waiting merges and ends the running one: on a full disk merges take room. The next
+  // Store of each context schedules its merge again.
   void GiveUp() ATTNDB_EXCLUDES(mutex_);
-  // Waits for the merge under way: on a full disk, its files take room until it ends.
+  // Waits for the running merge: its files take room on a full disk until it ends.
   void Await() ATTNDB_EXCLUDES(mutex_);
   // Errors: as DB::Compact.
   Status Compact(const std::string& tenant, const CompactOptions& options)
@@ -81,25 +82,25 @@ class Merger {
 
  private:
   class Compaction;
-  // Called before each layer with bytes of K and V of the run that are copied; false cancels.
+  // Called before each layer with the bytes of the run's K and V that are copied; false cancels.
   using Progress = std::function<bool(uint64_t bytes_done)>;
 
   // Merges the small segments that Stores left at the end of the chain (merge_policy.h), as far as
-  // CheckDisk finds room for that.
+  // CheckDisk finds room.
   Status MergeEnd(TenantId tenant, ContextId context, const Progress& progress)
       ATTNDB_REQUIRES(mutex_) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Puts one segment in the place of the run, with what is used of each of its segments.
-  // Quarantines segments of the run that are damaged. `progress` may be null.
+  // Replaces the run by one segment of the tokens that the chain uses. Quarantines damaged segments
+  // of the run. `progress` may be null.
   Status MergeRun(std::span<const ChainSegment> run, const Progress& progress)
       ATTNDB_REQUIRES(mutex_) ATTNDB_EXCLUDES(parts_.commits->mutex());
   Status TryMergeRun(std::span<const ChainSegment> run, const Progress& progress)
       ATTNDB_REQUIRES(mutex_) ATTNDB_EXCLUDES(parts_.commits->mutex());
 
-  // Copies no row under a lock of those who store: the run is looked at again when it is replaced.
-  // Errors: kFailedPrecondition (it is no run of any chain any more).
+  // Copies no row under a lock that Stores need: the run is checked again when it is replaced.
+  // Errors: kFailedPrecondition (no chain has this run any more).
   Result<SegmentRecord> WriteMerged(std::span<const ChainSegment> run, const Progress& progress)
       ATTNDB_REQUIRES(mutex_) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Tells sessions that hold the run of the segment that took its place.
+  // Tells sessions that hold the run about the segment that replaced it.
   void OfferMerged(const MergeRequest& request);
   // With grow_graphs: graphs of the merged segment are grown from those of the run's first segment.
   void NoteGrowth(const ChainSegment& first, const SegmentRecord& merged);
@@ -107,8 +108,8 @@ class Merger {
   const Parts parts_;
 
   mutable Mutex mutex_;  // One merge or Compact at a time.
-  // The thread in which a Compact tells its progress; none if none does. Relaxed: a thread asks for
-  // itself alone.
+  // The thread in which a Compact runs its progress callback; none if none does. Relaxed: a thread
+  // compares only its own id.
   std::atomic<std::thread::id> reporter_ = std::thread::id();
 };
 

@@ -1,4 +1,4 @@
-// Where things lie in a store's folder.
+// The paths of files in a store's folder.
 //
 // Threads: stateless.
 #ifndef ATTNDB_STORE_OBJECT_PATH_H_

@@ -1,13 +1,12 @@
-// Where an open store lies: whether its paths still lead to what was opened. SQLite goes on writing
-// to a file that was moved, and segments are written where the path leads: what is stored then is
-// in two places, and lost.
+// Checks that the paths of an open store still lead to the opened files. SQLite continues to write
+// to a file that was moved, but segments are written where the path leads. A context that is stored
+// then would lie in two places, and be lost.
 //
-// Method:  paths are compared by device and inode before each transaction that writes begins, and
-//          again once it is committed, before it is acknowledged: what was moved away meanwhile
-//          makes the call fail, and the store takes no more writes. Handles of folders would write
-//          on into what was moved; SQLite, which names its log by its path, could not follow them.
-//          A folder that is moved away and back in between is none the worse: each file lies where
-//          it was written.
+// Method:  compares the paths by device and inode before each writing transaction begins, and again
+//          after it is committed, before it is acknowledged. If the store was moved meanwhile, the
+//          call fails, and the store takes no more writes. Handles of folders would continue to
+//          write into the moved folder; SQLite names its log by path and could not follow them. A
+//          folder may be moved away and back in between: each file still lies where it was written.
 // Errors:  kIoError (a path leads nowhere, or elsewhere).
 // Threads: thread-safe once the last path was added.
 #ifndef ATTNDB_STORE_PLACE_H_
@@ -24,10 +23,10 @@ namespace attndb::store {
 
 class Place {
  public:
-  // Takes note of the folder or file that the path leads to now.
+  // Records the folder or file that the path leads to now.
   Status Add(const std::string& path);
-  // Whether all paths lead to what they led to.
-  // Cost: a system call for each.
+  // Checks that all paths lead to the recorded files.
+  // Cost: one system call per path.
   Status Check() const;
 
  private:

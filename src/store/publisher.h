@@ -1,8 +1,8 @@
-// Contexts come and go: what follows a stored chain is sealed, and the whole published; a context
-// is dropped.
+// Publishes contexts: seals the tokens behind a stored chain, and publishes the whole. Drops
+// contexts.
 //
-// Threads: thread-safe; threads of its own write what callers do not wait for. Segments are written
-//          side by side; commits wait for each other.
+// Threads: thread-safe; its own threads write asynchronous Stores. Segments are written in
+//          parallel; commits wait for each other.
 #ifndef ATTNDB_STORE_PUBLISHER_H_
 #define ATTNDB_STORE_PUBLISHER_H_
 
@@ -55,50 +55,50 @@ class Publisher {
     TenantCounts* counts;
   };
 
-  // The destructor waits for what StoreLater was asked for.
+  // The destructor waits for all StoreLater jobs.
   explicit Publisher(const Parts& parts)
       : parts_(parts), order_([this](auto job) { writers_.Add(std::move(job)); }) {}
 
-  // Durable when it returns. What it merged is held by who has the request's chain: see
-  // Uses::Sweep.
+  // The context is durable when Store returns. The holder of the request's chain also holds
+  // segments that the Store merged: see Uses::Sweep.
   Result<Stored> Store(const StoreRequest& asked) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // The same in a thread of the publisher's, which calls `done` in the end. Stores that were asked
-  // for here under one name are done one after another, in the order of the calls.
+  // Does the same in a thread of the publisher, which calls `done` at the end. Jobs with the same
+  // name run one after another, in the order of the calls.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
-  // Writes the request's tail as a segment that no commit names yet: a later request has it among
-  // `sealed`, at the end of its chain, or it is abandoned. REQUIRES: there is a tail.
+  // Writes the request's tail as a segment that no commit names yet. A later request lists it in
+  // `sealed`, at the end of its chain, or the caller abandons it. REQUIRES: there is a tail.
   Result<Sealed> Seal(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Removes the files of segments that were sealed, and will not be stored.
+  // Removes the files of sealed segments that will not be stored.
   void Abandon(std::span<const SegmentRecord> sealed) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // The errors of Store that the request's options, or `new_bytes` of K and V, would cause. Its
-  // tail is not looked at.
+  // Returns the errors of Store that the request's options, or `new_bytes` of K and V, would cause.
+  // Ignores the request's tail.
   Status CheckStore(const StoreRequest& request, uint64_t new_bytes);
-  // What a Store would need that goes on from `prefix`, what is stored of its tokens.
+  // Describes a Store that continues `prefix`, the stored part of its tokens.
   struct RoomRequest {
     std::string tenant;
     Prefix prefix;
-    // Bytes on disk, and those of K and V, of all tokens from this one on.
+    // Bytes on disk, and bytes of K and V, of all tokens from first_token on.
     struct Bytes {
       uint64_t file_bytes = 0;
       uint64_t kv_bytes = 0;
     };
     std::function<Result<Bytes>(uint64_t first_token)> bytes_from;
-    bool wait = true;  // For what is about to give room, where that lacks.
+    bool wait = true;  // If room is short: wait for work that is about to free some.
   };
   struct Room {
     uint64_t new_bytes = 0;
     std::vector<std::string> evicted;  // By name or "#number", the longest unused first.
   };
-  // Writes nothing. Errors: those of Store for want of room.
+  // Writes nothing. Errors: those of Store for lack of room.
   Result<Room> CheckRoom(RoomRequest request) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Whether the last of the chain, the base's first tokens, is a part of a segment, of at most so
-  // many tokens, and the base has more. To share it keeps all of that segment: it may be written
-  // again instead.
+  // Returns whether the chain, the base's first tokens, ends with a part of a segment, of at most
+  // `most_tokens` tokens, and the base has more tokens. Sharing this part keeps the whole segment
+  // on disk; the part may be written again instead.
   bool SharesPart(const std::string& tenant, ContextId base,
                   std::span<const storage::ChainEntry> chain, uint64_t most_tokens) const;
-  // A part of fewer tokens is always written again: less than a block of the prefix index, as the
-  // first tokens of a chat template. To share it saves nothing, and makes the contexts of a tenant
-  // one another's damage and bytes.
+  // A part of fewer tokens is always written again: less than a block of the prefix index, such as
+  // the first tokens of a chat template. Sharing it saves nothing, and lets unrelated contexts of a
+  // tenant share damage and bytes.
   static constexpr uint64_t kMinShare = kBlockTokens;
   // Errors: as DB::Rename.
   Status Rename(const std::string& tenant, std::string_view context, std::string_view name)
@@ -108,34 +108,34 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
 
  private:
-  // Whose context is stored, and of which model.
+  // The tenant and the model of the stored context.
   struct Owner {
     const Tenant& tenant;
     ModelId model;
   };
 
-  // Tries StoreOnce again behind MakeRoom if there was no room.
+  // Calls StoreOnce. If there was no room, calls MakeRoom and tries again.
   Result<Stored> StoreOrMakeRoom(const StoreRequest& request)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
   Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
   Result<bool> IsCutAlike(const StoreRequest& request) const;
-  // Checks, before anything is written, what can be refused by then: as CheckStore.
+  // Makes the checks that need no writing: as CheckStore.
   Status CheckRequest(const StoreRequest& request, const Tenant& tenant)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Ends what keeps room from the request that can be made again, or is about to end.
+  // Ends work that takes room and can be repeated, or is about to end.
   void MakeRoom(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // As Seal, without another try. Nothing if there is no tail. Tenants' seals do not wait for each
-  // other.
+  // As Seal, without a second try. Nothing if there is no tail. Seals of different tenants do not
+  // wait for each other.
   Result<std::optional<Sealed>> SealTail(const StoreRequest& request, ModelId model);
   Result<Stored> Publish(const StoreRequest& request, const Owner& owner,
                          const std::optional<Sealed>& sealed)
       ATTNDB_REQUIRES(parts_.commits->mutex());
-  // The request in the catalog's words, but for its chain and what is evicted for it.
+  // The request in the catalog's terms, without its chain and its evictions.
   static PublishRequest PublishOf(const StoreRequest& request, const Owner& owner);
-  // CheckRoom of exactly these new tokens: shares all of the prefix.
+  // As CheckRoom, for exactly these new tokens: shares all of the prefix.
   Result<Room> RoomBehind(const RoomRequest& request, const Tenant& tenant)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // Checks that the name may be given to what is to be stored.
+  // Checks that the new context may have the name.
   Status CheckName(const Tenant& tenant, const StoreRequest& request) const;
   // Checks that the files of all segments exist, and quarantines segments that lack some. An open
   // segment can still be read after its files were removed, so a Store must check before it reports
@@ -147,14 +147,14 @@ class Publisher {
   // Returns a copy of the request whose tail begins at the first damaged segment, so that these
   // rows are written again. Returns nothing if no segment is damaged or if the request has no tail.
   std::optional<StoreRequest> WithoutLost(const StoreRequest& request) const;
-  // The request with the last of what it shares in its tail instead, if SharesPart. Else nothing.
+  // Returns the request with the last shared part moved into its tail, if SharesPart. Else nothing.
   std::optional<StoreRequest> Detached(const StoreRequest& request, uint64_t most_tokens) const;
   Status TryDrop(const std::string& tenant, std::string_view context)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
 
   const Parts parts_;
   NameOrder order_;
-  Writers writers_;  // The last: their jobs use all others until they have ended.
+  Writers writers_;  // The last member: its jobs use all other members until the jobs have ended.
 };
 
 }  // namespace attndb::store

@@ -1,4 +1,4 @@
-// What the catalog knows of a segment, in the words of src/derived.
+// The catalog's record of a segment, in the terms of src/derived.
 //
 // Threads: stateless.
 #ifndef ATTNDB_STORE_SEGMENT_FACTS_H_
@@ -9,7 +9,7 @@
 
 namespace attndb::store {
 
-// Does not look for wishes.
+// Leaves out wishes.
 inline derived::SegmentFacts FactsOf(const SegmentRecord& record) {
   derived::SegmentFacts facts = {.id = static_cast<derived::SegmentId>(record.id),
                                  .owner = static_cast<uint64_t>(record.tenant),

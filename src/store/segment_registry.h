@@ -1,6 +1,6 @@
-// The segments of a store as files: written, open in this process, removed. Each is open once,
-// whoever reads it. Those that nobody reads any more stay open for the next, up to a number of
-// them: each holds its manifest in memory.
+// The segments of a store as files: writes, opens and removes them. Each segment is open once in
+// this process, however many readers it has. Up to a limit, segments without readers stay open for
+// the next reader: each holds its manifest in memory.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_STORE_SEGMENT_REGISTRY_H_
@@ -39,29 +39,30 @@ class SegmentRegistry {
   Result<std::shared_ptr<storage::Segment>> Get(const SegmentRecord& record)
       ATTNDB_EXCLUDES(mutex_);
 
-  // Opens the segment a second time, for Verify: nothing that was verified before counts.
+  // Opens the segment a second time, for Verify. Earlier verifications do not count.
   Result<std::shared_ptr<storage::Segment>> OpenAfresh(const SegmentRecord& record)
       ATTNDB_EXCLUDES(mutex_);
 
-  // Looks whether the files of a segment are there, which have so many bytes. Reads none of them.
+  // Checks that the segment's files exist and have `file_bytes` bytes. Reads none of them.
   // Errors: kCorruption; kIoError.
   Status CheckFiles(SegmentId id, uint64_t file_bytes) const;
 
-  // Whether anyone but the registry holds it.
+  // Whether anything but the registry holds it.
   bool InUse(SegmentId id) const ATTNDB_EXCLUDES(mutex_);
   size_t num_open() const ATTNDB_EXCLUDES(mutex_);
 
-  // Writes a segment of the record's model, position and number of tokens, under a new id. Fills in
-  // the id and what was found while writing. It is loose: no commit names it yet.
+  // Writes a segment with the record's model, position and number of tokens, under a new id. Fills
+  // in the id and the results of the write. The segment is loose: no commit names it yet.
   Status Write(storage::SegmentSource* source, SegmentRecord* record) ATTNDB_EXCLUDES(mutex_);
-  // A commit names the segment that was written, or one that was to be removed.
+  // Call it when a commit names the segment, be it a new one or one that was to be removed.
   void NoteNamed(SegmentId id);
-  // The segment will lose its last commit: its files may be removed, by the next open if need be.
+  // Call it before the segment loses its last commit. From then on its files may be removed, also
+  // by the next open.
   Status NoteLoose(SegmentId id);
-  // Takes the segment out of the registry; its readers go on.
+  // Removes the segment from the registry. Its readers continue.
   void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
-  // The same, and removes the files of the segment, which no commit names. False if they are there
-  // still.
+  // As Forget, and removes the files of the segment, which no commit names. Returns false if files
+  // are left.
   bool Discard(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -76,8 +77,8 @@ class SegmentRegistry {
   Result<storage::SegmentExpectation> Expect(const SegmentRecord& record);
   std::string LoosePath(SegmentId id) const;
   Status MakeLoose(SegmentId id);
-  // Takes out segments that nobody else holds, the longest unused first, while there are too many.
-  // The caller destroys them after it has released the lock.
+  // While too many segments are open, takes out those without other holders, the longest unused
+  // first. The caller destroys them after it has released the lock.
   std::vector<SegmentPtr> Shrink() ATTNDB_REQUIRES(mutex_);
 
   storage::FileSystem* const file_system_;
@@ -85,7 +86,7 @@ class SegmentRegistry {
   Catalog* const catalog_;
   storage::MemoryBudget* const budget_;
 
-  // A leaf, but for the catalog's own mutex. No file is read under it.
+  // A leaf, except for the catalog's own mutex. No file is read under it.
   mutable Mutex mutex_;
   std::unordered_map<SegmentId, OpenSegment> open_ ATTNDB_GUARDED_BY(mutex_);
   uint64_t num_uses_ ATTNDB_GUARDED_BY(mutex_) = 0;

@@ -1,4 +1,4 @@
-// What every part of a store is told when the store is opened: where it lies, and its options.
+// The settings of an open store, which all its parts know: its path and its options.
 //
 // Threads: constant.
 #ifndef ATTNDB_STORE_SETTINGS_H_

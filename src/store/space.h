@@ -1,4 +1,4 @@
-// Whether there is space for what is to be written: in a tenant's quota, and on the disk.
+// Checks that there is space to write: in a tenant's quota, and on the disk.
 //
 // Threads: thread-safe; it keeps no state.
 #ifndef ATTNDB_STORE_SPACE_H_
@@ -18,7 +18,7 @@ namespace attndb::store {
 
 class Space {
  public:
-  // What to remove to make space for a Store.
+  // The contexts and objects to remove to make space for a Store.
   struct Victims {
     std::vector<ContextId> contexts;
     uint64_t freed_bytes = 0;
@@ -29,30 +29,30 @@ class Space {
   Space(const Settings* settings, Catalog* catalog, const Uses* uses)
       : settings_(settings), catalog_(catalog), uses_(uses) {}
 
-  // What must be removed before `new_bytes` more fit into the quota. `kept`: segments that stay
-  // whoever goes, since what is to be stored shares them. `in_use`: a context that stays beside
-  // those that are in use; kNone: there is none.
-  // Errors: kResourceExhausted (what may be removed does not suffice).
+  // Chooses the contexts to remove before `new_bytes` more fit into the quota. `kept`: segments
+  // that stay in any case, because the new context shares them. `in_use`: a context that stays, in
+  // addition to those that are in use; kNone: there is none.
+  // Errors: kResourceExhausted (the removable contexts do not suffice).
   Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes,
                                 std::span<const SegmentId> kept = {},
                                 ContextId in_use = ContextId::kNone) const;
-  // Errors: kResourceExhausted (the disk lacks room for so many bytes of K and V, even if all
-  //         derived objects go).
+  // Errors: kResourceExhausted (the disk lacks room for `kv_bytes` bytes of K and V, even if all
+  //         derived objects are dropped).
   Status CheckDiskForStore(uint64_t kv_bytes) const;
-  // `freed_bytes` are in use, and go for the new ones.
+  // `freed_bytes` are in use now, and are freed for the new bytes.
   // Errors: kFailedPrecondition (`new_bytes` more do not fit into the tenant's quota: nothing is
   //         evicted for a derived object).
   Status CheckQuota(TenantId id, uint64_t new_bytes, uint64_t freed_bytes = 0) const;
   // Errors: kFailedPrecondition (`new_bytes` more would leave too little of the disk for Stores).
   Status CheckDisk(uint64_t new_bytes, uint64_t freed_bytes = 0) const;
-  // Whether the disk may be too full for a Store of so many bytes of K and V.
+  // Whether the disk may be too full for a Store of `kv_bytes` bytes of K and V.
   bool IsDiskFull(uint64_t kv_bytes) const;
 
  private:
-  // Contexts to evict, of those that are not in use, by what their segments give back; and how many
-  // bytes that is, which may be fewer than are asked for.
+  // Returns the contexts to evict, of those that are not in use, by the bytes that their segments
+  // free, and the sum of these bytes, which may be less than requested.
   Result<Victims> Evictable(EvictionRequest request, ContextId in_use) const;
-  // Bytes of the derived objects of all tenants that are given up where the disk is full.
+  // Bytes of the derived objects of all tenants that a full disk would drop.
   // Cost: O(those objects * log of all).
   Result<uint64_t> DroppableBytes() const;
 

@@ -1,4 +1,4 @@
-// A store without sessions: who gives it tails and tokens finds them again as chains.
+// A store without sessions: a test stores tails and tokens, and finds them again as chains.
 //
 // Threads: one.
 #ifndef ATTNDB_STORE_STORE_TEST_UTIL_H_
@@ -28,28 +28,28 @@ class StoreTest : public ::testing::Test {
   void Open(const DBOptions& options,
             storage::FileSystem* file_system = storage::PosixFileSystem());
 
-  // Random rows and tokens of a tail, drawn by its number.
+  // Random rows and tokens of a tail, determined by its number.
   const test::SegmentData& Tail(uint64_t number);
-  // Draws the tail with another number of tokens than others have.
+  // Draws the tail with `num_tokens` tokens instead of kTokens.
   void MakeTail(uint64_t number, uint64_t num_tokens);
   // A prompt of these tails.
   std::vector<TokenId> Tokens(std::initializer_list<uint64_t> tails);
-  // Stores the tails, the last of which is new behind what is stored of the others.
+  // Stores the tails. The last one is new; the others are stored already.
   Result<Stored> Store(std::initializer_list<uint64_t> tails, const StoreOptions& options = {});
-  // What is stored of the first tokens of the context, which has as many.
+  // The stored chain of the context's first tokens.
   Prefix FirstOf(const std::string& context, uint64_t num_tokens);
-  // What stores the tail behind the prefix; without a tail, the prefix alone.
+  // A request that stores the tail behind the prefix; without a tail, the prefix alone.
   StoreRequest Behind(Prefix prefix, std::optional<uint64_t> tail,
                       const StoreOptions& options = {});
-  // What the store's owner is told.
+  // The report that the store's owner gets.
   Result<VerifyReport> VerifyAll() {
     return store_->verifier()->Verify("t", Verifier::Scope::kStore, {});
   }
-  // Whether the chain holds K of the tails, bit for bit.
+  // Checks that the chain holds K of the tails, bit for bit.
   void ExpectKeys(const std::vector<storage::ChainEntry>& chain,
                   std::initializer_list<uint64_t> tails);
 
-  const ModelSpec spec_;  // Defaults filled in.
+  const ModelSpec spec_;  // Defaults are filled in.
   const test::TempDir dir_;
   storage::MemoryBudget budget_{uint64_t{1} << 30};
   const derived::Kinds kinds_ = derived::BuiltinKinds({});

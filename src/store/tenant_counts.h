@@ -1,8 +1,8 @@
-// What was done for each tenant since the store was opened: so that a handle tells of its own
-// tenant alone.
+// Counts the work for each tenant since the store was opened, so that a handle reports only its own
+// tenant.
 //
-// Limits:  an entry of some hundred bytes for each tenant that a session or a Store was for; it
-//          stays until the store is closed.
+// Limits:  an entry of some hundred bytes for each tenant with a session or a Store; it stays until
+//          the store is closed.
 // Threads: thread-safe. The counters are independent, so relaxed.
 #ifndef ATTNDB_STORE_TENANT_COUNTS_H_
 #define ATTNDB_STORE_TENANT_COUNTS_H_
@@ -32,14 +32,14 @@ class Count {
   std::atomic<uint64_t> value_ = 0;
 };
 
-// How many contexts were evicted, and which: the newest of them.
+// The number of evicted contexts, and the names of the newest of them.
 class EvictedContexts {
  public:
   static constexpr size_t kMaxLabels = 64;
 
   void Add(std::span<const std::string> labels) ATTNDB_EXCLUDES(mutex_);
   uint64_t number() const ATTNDB_EXCLUDES(mutex_);
-  // In the order in which they went.
+  // In the order of eviction.
   std::vector<std::string> labels() const ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -48,7 +48,7 @@ class EvictedContexts {
   std::deque<std::string> labels_ ATTNDB_GUARDED_BY(mutex_);
 };
 
-// As in DBStats.
+// The counts that DBStats has.
 struct CountsOfTenant {
   Count num_sessions;
   Count num_lookups;
@@ -60,15 +60,15 @@ struct CountsOfTenant {
   Count bytes_merged;
   Count num_companions_built;
 
-  // Adds numbers; says nothing of which contexts were evicted.
+  // Adds the numbers, but not the names of evicted contexts.
   void AddTo(DBStats* stats) const;
 };
 
 class TenantCounts {
  public:
-  // Stays where it is for as long as this lives.
+  // The result stays at its address while this object lives.
   CountsOfTenant* Of(std::string_view tenant) ATTNDB_EXCLUDES(mutex_);
-  // Those of all tenants together.
+  // The sums over all tenants.
   void AddAllTo(DBStats* stats) const ATTNDB_EXCLUDES(mutex_);
 
  private:

@@ -1,10 +1,10 @@
-// Who reads what: contexts that must not be evicted, segments that are opened while nobody removes
-// them, and those that wait for their last reader to be removed.
+// Records readers: contexts that must not be evicted, segments that must not be removed while they
+// are opened, and segments that are removed once their last reader is gone.
 //
-// Threads: thread-safe. No file is read, written or removed under its mutex, which every session
-//          takes when it begins and ends: a segment that is being opened is noted, and so is one
-//          that is being removed. Order of locks: mutex_, then those of the builder and the
-//          registry.
+//
+// Threads: thread-safe. Every session takes the mutex when it begins and ends, so no file is read,
+//          written or removed under it. Instead a segment that is being opened or removed is noted.
+//          Order of locks: mutex_, then those of the builder and the registry.
 #ifndef ATTNDB_STORE_USES_H_
 #define ATTNDB_STORE_USES_H_
 
@@ -48,54 +48,57 @@ class Uses {
 
   explicit Uses(const Parts& parts) : parts_(parts) {}
 
-  // Keeps the context from being evicted for as long as the result lives, and counts that as its
-  // last access. This must outlive the result; null for no context.
+  // Keeps the context from being evicted while the result lives, and counts the call as an access.
+  // This object must outlive the result. Null for no context.
   std::shared_ptr<const void> Hold(ContextId context) ATTNDB_EXCLUDES(mutex_);
-  // Ascending.
+  // In ascending order.
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(mutex_);
 
-  // Opens the context's first segments, as many as hold `num_tokens`, but for those that `have`
-  // holds. Quarantines one that is damaged.
+  // Opens the context's first segments, as many as hold `num_tokens`, except those that `have`
+  // holds. Quarantines a damaged segment.
   // Errors: kNotFound (no such context); those of opening a segment.
   Result<std::vector<storage::ChainEntry>> OpenContext(
       ContextId context, uint64_t num_tokens = UINT64_MAX,
       std::span<const storage::ChainEntry> have = {}) ATTNDB_EXCLUDES(mutex_);
-  // Errors: kFailedPrecondition (there is no such segment any more); those of opening it.
+  // Errors: kFailedPrecondition (the segment no longer exists); those of opening it.
   Result<OpenedSegment> OpenSegment(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
   // Segments that had readers when they lost their last context.
   std::vector<SegmentId> Unreferenced() const ATTNDB_EXCLUDES(mutex_);
-  // Removes those of the segments, which have lost their last context, that nobody reads, and the
+  // Takes segments that have lost their last context. Removes those without readers now, and the
   // others when their readers are gone.
   void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(mutex_);
   // Removes the files of segments that lost their last context and, since, their last reader.
   void Sweep() ATTNDB_EXCLUDES(mutex_);
-  // Waits until the segments that are being removed now are gone: until then they count.
+  // Waits until the segments that are being removed are gone: until then they count.
   void AwaitRemovals() ATTNDB_EXCLUDES(mutex_);
 
  private:
   class Opening;
-  // How often a chain is read anew because a segment of it is being removed: then it is another.
+  // Attempts to read a chain again because a segment of it is being removed: the chain has then
+  // changed.
   static constexpr int kMaxAttempts = 8;
 
   void EndUse(ContextId context) ATTNDB_EXCLUDES(mutex_);
-  // As OpenContext, of a chain that was read before. kNotFound: a segment of it is being removed.
+  // As OpenContext, for a chain that was read before. kNotFound: a segment of it is being removed.
   Result<std::vector<storage::ChainEntry>> OpenChain(std::span<const ChainLink> links,
                                                      std::span<const storage::ChainEntry> have)
       ATTNDB_EXCLUDES(mutex_);
-  // Takes those of the segments that nobody reads or opens, and notes the others.
+  // Takes the segments that nobody reads or opens, and notes the others.
   std::vector<SegmentId> BeginRemoval(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(mutex_);
 
-  // Whether the segment's row may go: an open that finds its files will know that they may go, too.
+  // Whether the segment's row may go: a later open that finds its files must know that they may go,
+  // too.
   bool MakeRemovable(SegmentId id) const;
 
   const Parts parts_;
 
   mutable Mutex mutex_;
-  // Segments that are being opened, and by how many; and those that are being removed. Never both.
+  // Segments that are being opened, with the number of openers; and those that are being removed.
+  // Never both.
   std::map<SegmentId, uint32_t> opening_ ATTNDB_GUARDED_BY(mutex_);
   std::set<SegmentId> removing_ ATTNDB_GUARDED_BY(mutex_);
-  CondVar removed_;  // removing_ has lost some.
+  CondVar removed_;  // Signalled when removing_ loses segments.
   // Number of uses of each context.
   std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(mutex_);
   // Segments without a context that still have readers.

@@ -1,5 +1,5 @@
-// Every byte of what is stored is read again: damage is quarantined, and what was and is as it was
-// written is served again.
+// Reads every stored byte again. Quarantines damaged segments, and returns quarantined segments to
+// service if their bytes are right again.
 //
 // Threads: thread-safe; it keeps no state.
 #ifndef ATTNDB_STORE_VERIFIER_H_
@@ -27,20 +27,20 @@ class Verifier {
     Catalog* catalog;
     DamageReports* damage;
     const derived::ObjectFiles* object_files;
-    derived::Store* objects;  // Told of objects that can't be read.
+    derived::Store* objects;  // Is told about objects that can't be read.
   };
 
   explicit Verifier(const Parts& parts) : parts_(parts) {}
 
-  // Whom the report of what is no tenant's own is for.
+  // The reader of report entries that belong to no tenant.
   enum class Scope {
-    kTenant,  // Is told that the catalog is damaged, and no row of it.
-    kStore,   // The store's owner.
+    kTenant,  // A tenant is told that the catalog is damaged, but none of its rows.
+    kStore,   // The store's owner is told all.
   };
 
   // Errors: as DB::Verify.
   Result<VerifyReport> Verify(const std::string& tenant, Scope scope, const VerifyOptions& options);
-  // Reads one segment, and appends what is wrong with it to the report.
+  // Reads one segment, and appends its damage to the report.
   Status VerifySegment(const SegmentRecord& record, VerifyReport* report);
 
  private:

@@ -1,11 +1,11 @@
-// Threads that write what callers do not wait for: jobs begin in the order in which they were
-// added, as many at a time as there are threads.
+// Threads for asynchronous writes. Jobs begin in the order in which they were added, as many at a
+// time as there are threads.
 //
-// A thread starts when a job comes and no thread is idle, so that a program that adds none has
-// none. Where the system starts none, and there is none, Add does the job itself.
+// A thread starts when a job comes and no thread is idle, so that a program without jobs has no
+// thread. If the system can start no thread and none exists, Add runs the job itself.
 //
-// Threads: thread-safe. A job may add others, and may wait for earlier ones, but each job that
-//          waits takes a thread.
+// Threads: thread-safe. A job may add others and may wait for earlier ones, but each waiting job
+//          occupies a thread.
 #ifndef ATTNDB_STORE_WRITERS_H_
 #define ATTNDB_STORE_WRITERS_H_
 
@@ -21,7 +21,7 @@ namespace attndb::store {
 
 class Writers {
  public:
-  // Each waits for its disk most of the time.
+  // Each thread waits for its disk most of the time.
   static constexpr size_t kMaxThreads = 16;
 
   Writers() = default;
@@ -41,7 +41,7 @@ class Writers {
   CondVar changed_;
   std::deque<std::function<void()>> jobs_ ATTNDB_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ ATTNDB_GUARDED_BY(mutex_);
-  size_t num_threads_ ATTNDB_GUARDED_BY(mutex_) = 0;  // That were started.
+  size_t num_threads_ ATTNDB_GUARDED_BY(mutex_) = 0;  // Threads that were started.
   size_t num_idle_ ATTNDB_GUARDED_BY(mutex_) = 0;
   size_t num_running_ ATTNDB_GUARDED_BY(mutex_) = 0;  // Jobs in these threads.
   bool finishing_ ATTNDB_GUARDED_BY(mutex_) = false;
