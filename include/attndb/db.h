@@ -26,8 +26,8 @@
 //          Memory and disk are shared, so either can be full because of another tenant. Damage
 //          reports name files, and file names count the segments of the whole store. Ids of
 //          contexts and segments are the tenant's own, each from 1. Open returns the owner's
-//          handle, whose tenant is "default": its Stats and WaitForBackground cover the whole
-//          store. Give others the handles of ForTenant.
+//          handle, whose tenant is "default": its Stats and WaitForBackground cover the work
+//          for all tenants. Give others the handles of ForTenant.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
 
@@ -298,8 +298,8 @@ class ATTNDB_EXPORT DB {
   //         kCancelled (by progress); kResourceExhausted (memory, disk full); kReadOnly; kIoError.
   //         Finished merges stay; an unfinished merge leaves nothing.
   Status Compact(const CompactOptions& options = {}) const;
-  // Counts the tenant's contexts, and the work that was done for the tenant since the store was
-  // opened. The owner's handle counts all tenants. Reads only the catalog.
+  // Counts the tenant's contexts and segments, and the work that was done for the tenant since the
+  // store was opened. The owner's handle counts the work for all tenants. Reads only the catalog.
   Result<DBStats> Stats() const;
   // Checks that the store's folder, its catalog and its segments are still where they were opened.
   // A store that was moved away or unmounted takes no more Stores. Reads no file.
