@@ -80,7 +80,7 @@ Status Admin::NoteLostFiles(ContextDetail* detail) const {
     if (!link.segment.damage.empty()) continue;
     const Status status = parts_.damage->CheckFiles(id, link.segment.file_bytes);
     if (status.code() != StatusCode::kCorruption) continue;  // Nothing is known of an absent disk.
-    // A merge meanwhile gives the context another chain, and removes what was in its place.
+    // A merge meanwhile gives the context another chain, and removes the replaced segments.
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
                             parts_.catalog->contexts()->Chain(detail->context.id));
     if (std::ranges::count(chain, id, &ChainLink::segment) == 0) continue;

@@ -1,4 +1,4 @@
-// DerivedObjects: those that a caller asks for, and waits for.
+// DerivedObjects: builds that a caller requests and waits for.
 #include <algorithm>
 
 #include "common/clock.h"
@@ -31,7 +31,7 @@ Result<BuildReport> DerivedObjects::Build(const std::string& tenant, std::string
     } else if (!kind.MayHave(segment.num_tokens)) {
       ++report.num_too_short;
     } else {
-      // Who waits no longer finds it all the same, if in another process.
+      // If the caller stops to wait, the build still happens, perhaps in another process.
       ATTNDB_RETURN_IF_ERROR(parts_.catalog->companions()->AddWish(link.segment.id, object));
       const derived::Lanes::AddedPtr job = parts_.builder->Order(segment, kind);
       if (job != nullptr) jobs.push_back(job);  // Null if the segment is damaged.

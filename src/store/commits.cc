@@ -6,7 +6,7 @@
 namespace attndb::store {
 namespace {
 
-// What a commit is refused with before anything of it was written.
+// The errors of a commit that was refused before it wrote anything.
 constexpr std::array kRefusals = {StatusCode::kInvalidArgument, StatusCode::kNotFound,
                                   StatusCode::kAlreadyExists, StatusCode::kFailedPrecondition,
                                   StatusCode::kReadOnly};
@@ -45,7 +45,7 @@ void Commits::Ended(std::optional<SegmentId> segment, std::span<const SegmentRec
       registry_->NoteNamed(id);
       return true;
     }
-    if (registry_->InUse(id)) return false;  // Who has it may try to store it once more.
+    if (registry_->InUse(id)) return false;  // Its holder may try to store it again.
     (void)registry_->Discard(id);
     return true;
   });

@@ -1,4 +1,4 @@
-// Merger: Compact, which merges what the user's rule says and erases what no context uses.
+// Merger: Compact. Merges segments by the user's rule, and erases tokens that no context uses.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -48,8 +48,9 @@ std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
   return links;
 }
 
-// Among links with the same number of contexts, only the last can be used for more tokens
-// elsewhere: what follows a link begins where its use ends, and the same contexts have that.
+// Among links with the same number of contexts, only the last one can be used for more tokens
+// elsewhere. A link's successor begins where the link's use ends, and all these contexts have the
+// successor.
 Run RunOf(const ContextDetail& detail, const MergeChoice& choice) {
   const auto chain = detail.chain.begin();
   Run run(chain + static_cast<int64_t>(choice.begin), chain + static_cast<int64_t>(choice.end));
@@ -57,14 +58,15 @@ Run RunOf(const ContextDetail& detail, const MergeChoice& choice) {
   return run;
 }
 
-// With tokens that no context uses any more, or with damage that harms none: it is written again
-// with what is used. REQUIRES: the link's context is not damaged, so that what it uses is sound.
+// Whether the segment has tokens that no context uses, or damage that harms no context: it is
+// rewritten with its used tokens. REQUIRES: the link's context is not damaged, so its tokens are
+// sound.
 bool IsWasteful(const ChainSegment& link) {
   return link.num_tokens_used == link.num_tokens_kept &&
          (link.num_tokens_kept < link.segment.num_tokens || !link.segment.damage.empty());
 }
 
-// What is to be written again of a context's chain.
+// The runs of a context's chain that Compact rewrites.
 std::vector<Run> RunsOf(const ContextDetail& detail, const CompactOptions& options) {
   std::vector<Run> runs;
   size_t done = 0;
@@ -103,7 +105,7 @@ class Merger::Compaction {
  private:
   // The one context that the options name.
   Status CompactNamed() ATTNDB_REQUIRES(merger_->mutex_);
-  // What has changed of the tenant's contexts since the last call.
+  // Compacts the tenant's contexts that have changed since the last call.
   Status CompactUnsettled() ATTNDB_REQUIRES(merger_->mutex_);
   // Bytes of K and V that will be copied, if the options ask for progress.
   uint64_t BytesToCompact(std::span<const ContextId> contexts) const;
@@ -153,7 +155,7 @@ Status Merger::Compaction::Perform() {
   MutexLock lock(&merger_->mutex_);
   ATTNDB_RETURN_IF_ERROR(merger_->parts_.commits->Expire());
   const Status status = options_.context.empty() ? CompactUnsettled() : CompactNamed();
-  // What was merged before an error too.
+  // Also schedules builds for segments that were merged before an error.
   const Status scheduled = merger_->parts_.objects->ScheduleMissing(tenant_);
   return status.ok() ? scheduled : status;
 }
@@ -167,8 +169,8 @@ Status Merger::Compaction::CompactNamed() {
   return CompactContexts(contexts);
 }
 
-// Round by round, until one finds all as it was left: what a merge or damage has changed shows
-// other contexts.
+// Works round by round, until a round finds nothing changed: a merge or damage brings up other
+// contexts.
 Status Merger::Compaction::CompactUnsettled() {
   ATTNDB_RETURN_IF_ERROR(catalog_->segments()->UnsettleForLength(tenant_, options_.segment_tokens));
   Status damage;
@@ -223,7 +225,7 @@ Status Merger::Compaction::CompactContexts(std::span<const ContextId> contexts) 
 }
 
 Status Merger::Compaction::CompactChain(ContextId context) {
-  SegmentId lost = 0;  // Where the run began that was no run any more when it was merged.
+  SegmentId lost = 0;  // The first segment of a run that was no longer a run at its merge.
   for (;;) {
     // Looked at again after each merge: a session may have found damage meanwhile.
     ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
@@ -233,7 +235,8 @@ Status Merger::Compaction::CompactChain(ContextId context) {
     if (runs.empty()) return Status::Ok();
     const Status status =
         merger_->MergeRun(runs.front(), [this](uint64_t bytes) { return Report(bytes); });
-    // A Store or Drop meanwhile gave the context, and those that share its run, other chains.
+    // A Store or Drop meanwhile gave the context, and the contexts that share its run, other
+    // chains.
     const SegmentId begin = runs.front().front().segment.id;
     if (status.code() == StatusCode::kFailedPrecondition && lost != begin) {
       lost = begin;

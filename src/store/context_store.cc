@@ -36,7 +36,7 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   const std::string segments = storage::JoinPath(path, std::string(kSegmentsName));
   const Result<uint64_t> found = fs->FileSize(catalog);
   if (found.ok()) return false;
-  // Only what is surely not there may be made: a disk that fails must not cost the catalog.
+  // Make a store only where surely none exists: a failing disk must not cost the catalog.
   if (found.status().code() != StatusCode::kNotFound) return found.status();
   if (options.read_only || !options.create_if_missing) {
     return Status::NotFound("there is no store at '" + path + "'");
@@ -57,8 +57,8 @@ std::string ReservePath(const std::string& path) {
   return storage::JoinPath(path, std::string(kReserveName));
 }
 
-// What an open takes of the reserve on a full disk. However the open ends, the reserve gets back
-// what there is room for: the next open may need it.
+// The part of the reserve that an open takes on a full disk. However the open ends, the reserve is
+// refilled as far as there is room: the next open may need it.
 class BorrowedReserve {
  public:
   explicit BorrowedReserve(std::shared_ptr<DropReserve> reserve) : reserve_(std::move(reserve)) {}
@@ -68,7 +68,7 @@ class BorrowedReserve {
   BorrowedReserve(const BorrowedReserve&) = delete;
   BorrowedReserve& operator=(const BorrowedReserve&) = delete;
 
-  // Whether there may be room now for what failed with the status.
+  // Whether the step that failed with the status may find room now.
   bool MakesRoomAfter(const Status& status) {
     if (status.code() != StatusCode::kResourceExhausted || is_borrowed_) return false;
     is_borrowed_ = true;
@@ -109,7 +109,7 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   const auto reserve = std::make_shared<DropReserve>(given.file_system, ReservePath(path));
   BorrowedReserve borrowed(reserve);
   Result<std::unique_ptr<Catalog>> catalog = Catalog::Open(catalog_options);
-  // SQLite makes files beside the catalog. On a full disk, who comes to make room must get in.
+  // SQLite makes files beside the catalog. A process that comes to make room must be able to open.
   if (!options.read_only && borrowed.MakesRoomAfter(catalog.status())) {
     catalog = Catalog::Open(catalog_options);
   }
@@ -167,9 +167,9 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       lookup_({&settings_, catalog_.get(), &damage_, &uses_}),
       admin_({&settings_, catalog_.get(), &damage_, &builder_}),
       background_({derived::Lanes::Priority::kLow,     // Sessions wait for less to read.
-                   derived::Lanes::Priority::kLowest,  // What takes long.
-                   derived::Lanes::Priority::kNormal,  // Short; who starves measures nothing.
-                   derived::Lanes::Priority::kLow},    // Merges.
+                   derived::Lanes::Priority::kLowest,  // Long jobs.
+                   // Short; a starved measurement would be wrong.
+                   derived::Lanes::Priority::kNormal, derived::Lanes::Priority::kLow},  // Merges.
                   settings_.options.background_threads),
       publisher_({&settings_, catalog_.get(), &registry_, &damage_, &uses_, &commits_, &space_,
                   &derived_, &objects_, &merger_, reserve_.get(), &counts_}) {}

@@ -71,7 +71,7 @@ Status DamageReports::QuarantineIfDamaged(SegmentId segment, Status status) {
   if (!IsDamage(status) || catalog_->read_only()) return status;
   const Result<SegmentRecord> record = catalog_->segments()->Get(segment);
   storage::SegmentDamage damage = record.ok() ? Find(*record) : storage::SegmentDamage{status, 0};
-  // What was seen is noted, and harms nobody where all was whole when it was read again.
+  // Notes the damage that was seen. It harms no context if the second read found all tokens sound.
   if (damage.status.ok()) damage = {status, record->num_tokens};
   if (!IsDamage(damage.status)) damage = {status, 0};
   ATTNDB_RETURN_IF_ERROR(Quarantine(segment, damage).status());

@@ -131,9 +131,9 @@ Result<Prefix> Lookup::PeekPrefix(const std::string& tenant, const ModelSpec& sp
     ATTNDB_ASSIGN_OR_RETURN(const PrefixMatch match, FindPrefix(owner, spec, tokens, options));
     Result<Prefix> prefix = OpenMatch(owner.id, match, tokens);
     if (prefix.ok()) return prefix;
-    // What was found is damaged (and quarantined now), or was dropped between lookup and opening:
-    // what else is there? A named context has no substitute; but a reader may have seen it while
-    // the writer's process merged it, and finds it whole when it looks again.
+    // The found segments are damaged (and quarantined now), or were dropped between lookup and
+    // opening: look for another prefix. A named context has no substitute. But a reader may have
+    // seen it while the writer's process merged it, and a second look finds it whole.
     const StatusCode code = prefix.status().code();
     if (code != StatusCode::kCorruption && code != StatusCode::kNotFound) return prefix;
     const bool is_named = !options.context.empty();

@@ -12,7 +12,7 @@ bool Holds(const ChainEntry& entry, const ChainLink& link) {
   return static_cast<SegmentId>(entry.segment->id()) == link.segment && entry.first_token == 0;
 }
 
-// Whether the chain's first entries are those of the run. REQUIRES: it has at least as many.
+// Whether the chain begins with the run. REQUIRES: the chain has at least as many entries.
 bool HoldsRun(std::span<const ChainEntry> chain, std::span<const ChainLink> run) {
   for (size_t i = 0; i < run.size(); ++i) {
     const bool is_last = i + 1 == run.size();

@@ -15,13 +15,13 @@
 namespace attndb::store {
 namespace {
 
-// A run of a chain as the contents of one segment: its parts' rows, cut to what the chain uses.
+// A run of a chain as a source for one segment: the rows of its parts, cut to the used tokens.
 class RunSource final : public storage::SegmentSource {
  public:
   struct Part {
     std::shared_ptr<storage::Segment> segment;
     uint64_t num_tokens_used = 0;
-    bool is_damaged = false;  // Known to be: what is sound of it is taken.
+    bool is_damaged = false;  // Known to be damaged: only its sound tokens are used.
   };
 
   // `tokens` of all parts together. `layer_begins` says before each layer whether to go on.
@@ -67,7 +67,7 @@ class RunSource final : public storage::SegmentSource {
     for (size_t i = 0; i < parts_.size(); ++i) {
       storage::QueryRows rows;
       if (layer_queries_[i].num_kv_heads() > 0) rows = layer_queries_[i].rows(kv_head);
-      // Rows are in the order of tokens, so those of tokens that are not used are the last.
+      // Rows are in the order of tokens, so rows of unused tokens come last.
       for (const uint32_t token : rows.tokens) {
         if (token >= parts_[i].num_tokens_used) break;
         query_tokens_[i].push_back(first_token + token);
@@ -81,7 +81,7 @@ class RunSource final : public storage::SegmentSource {
   }
 
  private:
-  // Samples that are damaged cost no token: who merges what is known to be damaged does without.
+  // A damaged sample costs no token: the merge of a segment with known damage does without it.
   static Result<storage::LayerQueries> QueriesOf(const Part& part, LayerId layer) {
     Result<storage::LayerQueries> queries = part.segment->ReadQueries(layer);
     const bool is_lost = queries.status().code() == StatusCode::kCorruption;
@@ -138,7 +138,7 @@ void Merger::Schedule(TenantId tenant, ContextId context) {
                             {
                               MutexLock lock(&mutex_);
                               const std::atomic<bool>* const cancel = control->cancel();
-                              // What fails is tried again by the next Store.
+                              // The next Store retries a failed merge.
                               (void)MergeEnd(tenant, context, [cancel](uint64_t) {
                                 return !cancel->load(std::memory_order_relaxed);
                               });
@@ -161,7 +161,7 @@ Status Merger::MergeRun(std::span<const ChainSegment> run, const Progress& progr
   ATTNDB_CHECK(!run.empty());
   const Status status = TryMergeRun(run, progress);
   if (status.code() != StatusCode::kCorruption) return status;
-  // Which of them it is: verified one by one, and quarantined as by Verify.
+  // Finds the damaged segment: verifies one by one, and quarantines as Verify does.
   VerifyReport report;
   for (const ChainSegment& link : run) {
     ATTNDB_RETURN_IF_ERROR(parts_.verifier->VerifySegment(link.segment, &report));
@@ -227,7 +227,7 @@ void Merger::OfferMerged(const MergeRequest& request) {
   };
   if (std::ranges::none_of(request.run, is_held)) return;
   Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(request.merged);
-  if (!segment.ok()) return;  // Who holds the run goes on with it.
+  if (!segment.ok()) return;  // The holder of the run continues with it.
   parts_.cache->Learn(*segment, FactsOf(request.merged));
   parts_.merged_runs->Add({.run = request.run, .merged = *std::move(segment)});
 }

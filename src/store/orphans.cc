@@ -17,7 +17,7 @@ namespace {
 using storage::ObjectName;
 using storage::ParsedFileName;
 
-// Which objects a catalog knows, and which it never had.
+// The objects that a catalog knows, and the numbers that it never handed out.
 class Known {
  public:
   static Result<Known> Of(Catalog* catalog) {
@@ -57,7 +57,7 @@ Status Move(const Settings& settings, const std::string& name, const std::string
             const std::string& to) {
   const Status moved =
       settings.file_system->Rename(storage::JoinPath(from, name), storage::JoinPath(to, name));
-  // What is there already stays as it is, and so does this.
+  // If the file exists already, both stay as they are.
   return moved.code() == StatusCode::kAlreadyExists ? Status::Ok() : moved;
 }
 
@@ -71,7 +71,7 @@ Status BringBack(const Settings& settings, const Known& known) {
   return Status::Ok();
 }
 
-// Where none of its files is there, the disk is absent: what is stored now would lie beneath it.
+// If none of the store's files exists, the disk is absent: new files would lie beneath the mount.
 Status CheckDiskIsThere(const Settings& settings, const Known& known,
                         const std::vector<std::string>& names) {
   const auto is_known = [&](const std::string& name) {
@@ -94,8 +94,8 @@ Status PutAside(const Settings& settings, const std::vector<std::string>& names)
   return settings.file_system->SyncDir(settings.path);
 }
 
-// What lies aside may come back, and needs its name then. Called once it lies there: a mark in
-// segments/ that the catalog can have made is believed, and before it can't have.
+// Files in aside/ may come back, and need their names then. Call it once they lie there. From then
+// on, a mark in segments/ with a number of this catalog is believed; before, it must not be.
 Status PassNumbersAside(const Settings& settings, Catalog* catalog) {
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesAside(settings));
   std::vector<uint64_t> numbers;
@@ -120,7 +120,7 @@ Status CheckOwner(const Settings& settings, Catalog* catalog) {
   ATTNDB_ASSIGN_OR_RETURN(const Known known, Known::Of(catalog));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           settings.file_system->List(settings.segments_dir));
-  bool has_known = false;  // One of those that it knows speaks for all.
+  bool has_known = false;  // One known file is enough.
   for (const std::string& name : names) {
     const std::optional<ParsedFileName> file = storage::ParseFileName(name);
     if (!file || file->temporary || file->file != storage::ObjectFile::kData) continue;
@@ -164,7 +164,7 @@ Status ClearOrphans(const Settings& settings, Catalog* catalog) {
     const bool is_expendable = file.temporary || is_loose || known.IsExpendable(file.name);
     (is_expendable ? removed : aside).push_back(name);
   }
-  removed.insert(removed.end(), marks.begin(), marks.end());  // Behind what they speak of.
+  removed.insert(removed.end(), marks.begin(), marks.end());  // After the files that they mark.
   for (const std::string& name : removed) {
     ATTNDB_RETURN_IF_ERROR(fs->Remove(storage::JoinPath(dir, name)));
   }

@@ -24,7 +24,7 @@ std::vector<SegmentId> SegmentsOf(std::span<const storage::ChainEntry> chain) {
   return segments;
 }
 
-// Checks what the caller says of the context.
+// Checks the caller's descriptions of the context.
 Status CheckSayings(const StoreRequest& request) {
   const StoreOptions& options = request.options;
   ATTNDB_RETURN_IF_ERROR(options.text_layout.Validate(request.tokens.size()));
@@ -59,7 +59,7 @@ Result<Stored> Publisher::Store(const StoreRequest& asked) {
     return whole ? StoreOrMakeRoom(*whole) : stored;
   }
   if (code != StatusCode::kResourceExhausted || detached) return stored;
-  // What shares no segment with others lets go all that they do not use.
+  // Without a shared segment, an eviction can free the tokens that no other context uses.
   detached = Detached(asked, UINT64_MAX);
   return detached ? StoreOnce(*detached) : stored;
 }
@@ -235,7 +235,7 @@ Result<std::optional<Sealed>> Publisher::SealTail(const StoreRequest& request, M
   record.kv_bytes = record.num_tokens * request.spec.KvBytesPerToken();
   ATTNDB_RETURN_IF_ERROR(parts_.registry->Write(request.tail.get(), &record));
   parts_.counts->Of(request.tenant)->bytes_written.Add(record.file_bytes);
-  // Opened before it is published: what can't be read back is not acknowledged.
+  // Opened before it is published: a segment that can't be read back is not acknowledged.
   Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(record);
   if (!segment.ok()) {
     (void)parts_.registry->Discard(record.id);
@@ -335,7 +335,7 @@ Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
 Result<Publisher::Room> Publisher::CheckRoom(RoomRequest request) {
   if (request.wait) ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("check room"));
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
-  // As Store does with what is not worth sharing.
+  // As Store does with a part that is not worth sharing.
   const auto lets_go = [&](uint64_t most_tokens) {
     Chain& chain = request.prefix.chain;
     if (!SharesPart(request.tenant, request.prefix.context, chain.entries, most_tokens)) {

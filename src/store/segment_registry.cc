@@ -176,7 +176,7 @@ Status SegmentRegistry::MakeLoose(SegmentId id) {
   return (*mark)->Close();
 }
 
-// Where the mark stays, or comes back after a power cut, it says nothing of a segment that the
+// If the mark stays, or comes back after a power cut, it has no effect on a segment that the
 // catalog knows.
 void SegmentRegistry::NoteNamed(SegmentId id) { (void)file_system_->Remove(LoosePath(id)); }
 

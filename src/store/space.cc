@@ -55,7 +55,7 @@ Status Space::CheckQuota(TenantId id, uint64_t new_bytes, uint64_t freed_bytes) 
 }
 
 Status Space::CheckDisk(uint64_t new_bytes, uint64_t freed_bytes) const {
-  constexpr uint64_t kShare = 2;  // An object takes at most half of what is free.
+  constexpr uint64_t kShare = 2;  // An object takes at most half of the free bytes.
   const Result<uint64_t> free_bytes = settings_->file_system->FreeBytes(settings_->segments_dir);
   if (!free_bytes.ok() || new_bytes <= (*free_bytes + freed_bytes) / kShare) return Status::Ok();
   return Status::FailedPrecondition(settings_->segments_dir + ": " + FormatBytes(*free_bytes) +

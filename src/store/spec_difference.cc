@@ -36,7 +36,7 @@ std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
   return text.str();
 }
 
-// Whose fingerprints differ: both by what people call them, where that tells them apart.
+// The models have different fingerprints: names both by their names for people, if these differ.
 std::string ModelDifference(const ModelSpec& found, const ModelSpec& expected) {
   const std::string made_by = found.source.ToString();
   const std::string asked_by = expected.source.ToString();

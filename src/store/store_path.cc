@@ -13,14 +13,14 @@
 namespace attndb::store {
 namespace {
 
-// SQLite's VFS "unix" takes full paths of 512 bytes, that of the journal beside the file included;
-// and a catalog is made under a temporary name.
+// SQLite's VFS "unix" takes full paths of 512 bytes, including the path of the journal beside the
+// file. And a catalog is created under a temporary name.
 constexpr size_t kMaxSqlitePathBytes = 512;
 constexpr std::string_view kLongestEnding = ".new-journal";
 static_assert(DB::kMaxPathBytes + 1 + kCatalogName.size() + kLongestEnding.size() ==
               kMaxSqlitePathBytes);
 
-// A path that can't be followed counts as it is: who opens it will say why.
+// A path that can't be followed counts as it is: the open reports the reason.
 size_t FullPathBytes(const std::string& path) {
   std::error_code error;
   std::filesystem::path full = std::filesystem::weakly_canonical(path, error);

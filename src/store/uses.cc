@@ -8,7 +8,7 @@
 namespace attndb::store {
 
 void Uses::EndUse(ContextId context) {
-  parts_.catalog->contexts()->Touch(context);  // Used until now: what its TTL counts from.
+  parts_.catalog->contexts()->Touch(context);  // Used until now: the TTL counts from here.
   MutexLock lock(&mutex_);
   const auto found = in_use_.find(context);
   if (--found->second == 0) in_use_.erase(found);
@@ -30,7 +30,7 @@ std::vector<ContextId> Uses::ContextsInUse() const {
   return contexts;
 }
 
-// Segments that nobody removes while it lives.
+// Segments that are not removed while this object lives.
 class Uses::Opening {
  public:
   explicit Opening(Uses* uses) : uses_(uses) {}
@@ -99,7 +99,7 @@ Result<std::vector<storage::ChainEntry>> Uses::OpenChain(
                             parts_.catalog->segments()->Get(link.segment));
     Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(record);
     if (!segment.ok()) {
-      // A reader's process may have been too late: what another dropped since is no loss.
+      // A reading process may be too late: a segment that the writer dropped since is no loss.
       const Status again = parts_.catalog->segments()->Get(link.segment).status();
       if (again.code() == StatusCode::kNotFound) return again;
       return parts_.damage->QuarantineIfDamaged(link.segment, std::move(segment).status());
@@ -130,8 +130,8 @@ std::vector<SegmentId> Uses::Unreferenced() const {
 }
 
 void Uses::Sweep() {
-  // What nobody holds any more needs no other in its place. The merged segment of a run that is
-  // forgotten may have been the last that held a segment of a later run.
+  // A run that nobody holds needs no replacement any more. Its merged segment may have been the
+  // last holder of a segment of a later run.
   const auto is_unused = [this](const MergedRun& merged) {
     return std::ranges::none_of(
         merged.run, [this](const ChainLink& link) { return parts_.registry->InUse(link.segment); });
@@ -160,7 +160,7 @@ std::vector<SegmentId> Uses::BeginRemoval(std::span<const SegmentId> segments) {
 bool Uses::MakeRemovable(SegmentId id) const {
   const Status marked = parts_.registry->NoteLoose(id);
   if (marked.code() != StatusCode::kResourceExhausted) return marked.ok();
-  // Where the disk has no room for a mark the files go first.
+  // If the disk has no room for a mark, the files are removed first.
   const Result<SegmentRecord> record = parts_.catalog->segments()->Get(id);
   if (!record.ok()) return false;
   for (const CompanionRecord& companion : record->companions) {
@@ -178,7 +178,7 @@ void Uses::RemoveUnreferenced(std::span<const SegmentId> segments) {
   std::erase_if(rows, [this](SegmentId id) { return !MakeRemovable(id); });
   const Result<std::vector<SegmentRecord>> removed = parts_.catalog->segments()->Remove(rows);
   if (removed.ok()) {  // Else the next open forgets them.
-    // A context has come to use those that were not removed.
+    // A context has come to use the segments that were not removed.
     for (const SegmentId id : rows) {
       const auto is_it = [id](const SegmentRecord& segment) { return segment.id == id; };
       if (std::ranges::none_of(*removed, is_it)) parts_.registry->NoteNamed(id);

@@ -62,7 +62,7 @@ void Verifier::ReportCatalog(const std::vector<std::string>& findings, Scope sco
   }
 }
 
-// What a catalog that was lost knew, of all tenants.
+// Reports files that a lost catalog knew, of all tenants.
 Status Verifier::ReportAside(VerifyReport* report) const {
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesAside(*parts_.settings));
   for (const std::string& name : names) {
@@ -82,7 +82,7 @@ Status Verifier::VerifySegment(const SegmentRecord& record, VerifyReport* report
   const Status& status = found.status;
   switch (status.code()) {
     case StatusCode::kOk:
-      // Every byte is what was written, whatever was seen before: a disk that has come back.
+      // Every byte is right, whatever was seen before: a disk has come back.
       if (record.damage.empty()) return Status::Ok();
       if (!parts_.catalog->read_only()) return parts_.catalog->segments()->Lift(record.id);
       break;

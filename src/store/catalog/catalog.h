@@ -1,22 +1,22 @@
-// The catalog: which contexts, segments, models and tenants a store has. The store's only commit
-// point: what a transaction here has published is in the store, everything else is not.
+// The catalog: the contexts, segments, models and tenants of a store. The store's only commit
+// point: the store has exactly what a transaction here has published.
 //
 //   auto catalog = Catalog::Open({.path = "/var/lib/attndb/catalog.db"});
 //   const SegmentId id = *(*catalog)->segments()->ReserveId();
 //   ... write and sync the segment's file ...
 //   (*catalog)->contexts()->Publish(request);  // durable when it returns
 //
-// Segments that no context uses any more keep their row until CatalogSegments::Remove, because a
-// session may still read them and build upon them; the order on disk is: transaction, then files.
+// A segment that no context uses any more keeps its row until CatalogSegments::Remove, because a
+// session may still read it and build on it. The order on disk is: transaction, then files.
 //
-// Parts:   each subject has a class and a header of its own: tenants and models in CatalogOwners,
-//          then CatalogSegments, CatalogCompanions, CatalogContexts, CatalogPrefixes,
-//          CatalogSettling. They share a connection and its mutex: CatalogCore.
+// Parts:   each subject has its own class and header: tenants and models in CatalogOwners, then
+//          CatalogSegments, CatalogCompanions, CatalogContexts, CatalogPrefixes, CatalogSettling.
+//          They share a connection and its mutex: CatalogCore.
 // Promise: a byte of catalog.db is used only after its page's checksum was verified
 //          (checked_vfs.h): damage is kCorruption, never a wrong answer or a miss.
 // Errors:  every call: kCorruption (catalog.db, with page or row), kIoError, kBusy (another process
 //          holds SQLite's lock for seconds). Calls that write: also kReadOnly, kResourceExhausted
-//          (disk full); nothing has changed then. Further codes are at the functions.
+//          (disk full); nothing has changed then. The functions list further codes.
 // Threads: thread-safe: one mutex; a call takes microseconds to milliseconds, a commit some syncs.
 // Source:  docs/formats/catalog.md; prefix index: prefix_index.h.
 #ifndef ATTNDB_STORE_CATALOG_CATALOG_H_
@@ -41,11 +41,11 @@ namespace attndb::store {
 
 class Catalog {
  public:
-  // Opens or makes the catalog. The writer forgets segments that no context uses: their
-  // files may be removed.
-  // Errors: kNotFound (no file, and not to be made); kUnsupported (of a newer attndb, naming both
-  //         versions); kCorruption (not a catalog, or damaged); kReadOnly (a crash left work that
-  //         only a writer can finish).
+  // Opens or creates the catalog. The writer forgets segments that no context uses: their files may
+  // be removed.
+  // Errors: kNotFound (no file, and create_if_missing is false); kUnsupported (of a newer attndb,
+  //         naming both versions); kCorruption (not a catalog, or damaged); kReadOnly (a crash left
+  //         work that only a writer can finish).
   static Result<std::unique_ptr<Catalog>> Open(const CatalogOptions& options);
 
   explicit Catalog(const CatalogOptions& options) : core_(options) {}  // For Open only.
@@ -60,27 +60,27 @@ class Catalog {
   CatalogContexts* contexts() { return &contexts_; }
   CatalogPrefixes* prefixes() { return &prefixes_; }
 
-  // Writes the access times that Touch noted; so does the destructor, if it can.
+  // Writes the access times that Touch noted. The destructor also writes them, if it can.
   Status FlushTouches() { return core_.FlushTouches(); }
-  // Moves what the write-ahead log holds into the file. False if that was not possible now. After
-  // it, a commit that failed can't be found in the log any more.
+  // Moves the content of the write-ahead log into the file. Returns false if that is impossible
+  // now. Afterwards a failed commit can't be found in the log any more.
   bool EmptyLog() { return core_.EmptyLog(); }
   // The time by which contexts expire, in microseconds since the Unix epoch.
   int64_t ExpiryNow() const { return core_.ExpiryNow(); }
-  // Ids and generations from here on were never handed out.
+  // Ids and generations from this number on were never handed out.
   Result<uint64_t> EndOfNumbers() const { return core_.EndOfNumbers(); }
-  // Ids and generations up to the largest of these, which another catalog of the store has handed
-  // out, are not handed out from here on, after another open either. Those that no catalog can have
-  // come to are left out.
+  // Another catalog of the store has handed out `numbers`, ids and generations. This catalog hands
+  // out no number up to the largest of them, also after another open. Ignores numbers that no
+  // catalog can reach.
   Status PassNumbers(std::span<const uint64_t> numbers) { return core_.PassNumbers(numbers); }
   // Segments that the writer forgot when it opened.
   const std::vector<SegmentId>& forgotten() const { return core_.forgotten(); }
   // O(log of all).
   Result<CatalogStats> Stats(TenantId tenant) const;
-  // Reads every page and compares every row with every other. Returns findings in words; empty is
-  // good. An error means that it could not look, or is that of `go_on`, which is called now and
-  // then, if there is one. Other calls go on meanwhile; a commit waits up to .3 s for the snapshot
-  // that rows are compared in.
+  // Reads every page and compares every row with every other. Returns findings in words; an empty
+  // list is good. `go_on` may be null; it is called from time to time, and its error ends the call.
+  // Any other error means that the check was impossible. Other calls continue meanwhile; a commit
+  // waits up to .3 s for the snapshot in which rows are compared.
   Result<std::vector<std::string>> Verify(const std::function<Status()>& go_on = {}) const;
 
  private:

@@ -1,5 +1,5 @@
-// Companions in the catalog: published, found missing, wished for, and dropped apart from the
-// segments that they are made from.
+// Companions in the catalog: publishes, lists and drops them apart from their segments, and keeps
+// wishes for missing ones.
 //
 // Errors:  those of every call of the catalog (catalog.h); further codes are at the functions.
 // Threads: thread-safe.
@@ -25,14 +25,14 @@ class CatalogCompanions {
 
   // Names of all segments and companions, of all tenants.
   Result<std::vector<storage::ObjectName>> KnownObjects() const;
-  // A number for a new companion: greater than all before it, and never handed out twice.
+  // Returns a number for a new companion: greater than all before it, and never handed out twice.
   Result<uint64_t> ReserveGeneration();
-  // Commits a companion whose files are durable. Replaces older ones of its kind and returns them:
-  // their files may be removed.
+  // Commits a companion whose files are durable. Replaces older companions of its kind and returns
+  // them: their files may be removed.
   // Errors: kFailedPrecondition (the segment is gone or quarantined, or no context uses it);
-  //         kAlreadyExists (there is one of this generation or a newer one).
+  //         kAlreadyExists (a companion of this generation or a newer one exists).
   Result<std::vector<CompanionRecord>> Publish(SegmentId segment, const CompanionRecord& companion);
-  // Forgets a companion; its files may be removed then. Returns whether it was there.
+  // Forgets a companion; its files may be removed then. Returns whether it existed.
   Result<bool> Drop(SegmentId segment, std::string_view kind, uint64_t generation);
   // Forgets all companions of a kind that this version no longer reads; their files become orphans.
   Status DropKind(std::string_view kind);
@@ -40,20 +40,21 @@ class CatalogCompanions {
   Result<std::vector<storage::ObjectName>> Droppable(TenantId tenant) const;
   // Forgets these companions. Returns their names.
   Result<std::vector<storage::ObjectName>> DropAll(TenantId tenant);
-  // Segments that lack a companion, oldest first; of one tenant, or of all with kNone. Costs a walk
-  // over all segments the first time for a kind and length, O(those segments) then; read-only, a
-  // walk each time.
+  // Segments that lack a companion, oldest first; of one tenant, or of all with kNone. The first
+  // call for a kind and length walks over all segments; later calls cost O(those segments). A
+  // read-only catalog walks at each call.
   Result<std::vector<SegmentId>> SegmentsWithout(TenantId tenant,
                                                  const MissingCompanions& missing) const;
 
-  // --- Wishes: companions that segments are to have, from when somebody asks for one until it is
-  //     published, for the next process too. A merged segment takes over what its run had or was to
-  //     have. A read-only catalog tells none, as its store builds none.
+  // --- Wishes: companions that segments are to have. A wish lasts from the first request until the
+  //     companion is published, also for the next process. A merged segment inherits the companions
+  //     and wishes of its run as wishes. A read-only catalog lists none, because its store builds
+  //     none.
 
   // Does nothing if the segment is gone, quarantined, or has the companion.
   Status AddWish(SegmentId segment, std::string_view kind);
   // The wishes that can be fulfilled: some context uses their segments. Of one tenant, or of all
-  // with kNone; or of one segment. Oldest segment first.
+  // with kNone; or of one segment. The oldest segment comes first.
   Result<std::vector<Wish>> Wishes(TenantId tenant) const;
   Result<std::vector<Wish>> WishesOf(SegmentId segment) const;
 

@@ -37,8 +37,8 @@ uint64_t RetainedBytes(const ChainSegment& item) {
   " FROM contexts INDEXED BY contexts_by_expiry " \
   "WHERE ttl_s IS NOT NULL AND NOT pinned AND last_access_us + ttl_s * 1000000 "
 
-// The rows of contexts that have expired: by the dates that they have, and those whose dates lie
-// ahead of a clock that is `behind`. Null: no date lies ahead.
+// The rows of expired contexts: by their dates, plus those whose dates lie ahead of a clock that is
+// `behind`. Null: no date lies ahead.
 std::vector<Query> ExpiredRows(SqliteDatabase* database, int64_t now_us, const BehindTime* behind) {
   std::vector<Query> queries;
   queries.push_back(database->Select(ATTNDB_SELECT_BY_EXPIRY "<= ?", now_us));

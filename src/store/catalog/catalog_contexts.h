@@ -1,4 +1,4 @@
-// Contexts in the catalog: published, found, described, kept and dropped.
+// Contexts in the catalog: publishes, finds, describes, keeps and drops them.
 //
 // Errors:  those of every call of the catalog (catalog.h); further codes are at the functions.
 // Threads: thread-safe.
@@ -30,19 +30,18 @@ class CatalogContexts {
 
   // Commits a new context with its segments and index entries in one transaction.
   //
-  // The base grows, keeping its id, if all its tokens are shared and it would be dropped anyway:
-  // it has the name and `replace` is set, or it is dropped by drop_base. It keeps its title and
-  // its note then, unless the request has others.
-  // A context that is damaged and has the name is replaced by the same text without `replace`, and
-  // stays pinned if it was. Damaged contexts are mended where they have the same tokens
-  // (mending.h).
-  // Errors: kInvalidArgument (name: CheckContextName; ttl; a negative token);
-  //         kAlreadyExists (the name is taken); kFailedPrecondition (a segment of the chain is gone
-  //         or quarantined); kInternal (chain, tokens and segments disagree).
+  // If all tokens of the base are shared and the base would be dropped anyway, the base grows and
+  // keeps its id. The base would be dropped if it has the name and `replace` is set, or by
+  // drop_base. It then keeps its title and its note, unless the request has others.
+  // A damaged context that has the name is replaced by the same text without `replace`, and stays
+  // pinned if it was. Other damaged contexts with the same tokens are mended (mending.h).
+  // Errors: kInvalidArgument (name: CheckContextName; ttl; a negative token); kAlreadyExists (the
+  //         name is taken); kFailedPrecondition (a segment of the chain is gone or quarantined);
+  //         kInternal (chain, tokens and segments disagree).
   Result<PublishOutcome> Publish(const PublishRequest& request);
 
   // Finds a context by its name or "#number".
-  // Errors: kNotFound, alike for contexts of other tenants and for those that never were.
+  // Errors: kNotFound; the same for another tenant's context as for one that never existed.
   Result<ContextRecord> Find(TenantId tenant, std::string_view context) const;
   Result<ContextRecord> Find(std::string_view tenant, std::string_view context) const;
   Result<ContextRecord> Get(TenantId tenant, ContextId context) const;
@@ -50,7 +49,7 @@ class CatalogContexts {
   Result<std::vector<ContextRecord>> List(TenantId tenant) const;
   // Cost: O(its segments * log of all); it does not grow with the contexts that share them.
   Result<ContextDetail> Describe(TenantId tenant, ContextId context) const;
-  // Describes those of `contexts` that are still there, in the order given.
+  // Describes those of `contexts` that still exist, in the given order.
   Result<std::vector<ContextDetail>> DescribeAll(std::span<const ContextRecord> contexts) const;
   Result<std::vector<ChainLink>> Chain(ContextId context) const;
   Result<History> HistoryOf(ContextId context) const;
@@ -59,28 +58,28 @@ class CatalogContexts {
   Result<TextLayout> TextOf(const ContextRecord& context) const;
   // The note that the context was stored with; "" = none.
   Result<std::string> NoteOf(const ContextRecord& context) const;
-  // How many first tokens the context shares with `tokens`, 0 perhaps, and their cuts.
+  // The number of first tokens that the context shares with `tokens`, possibly 0, and their cuts.
   Result<PrefixMatch> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
 
-  // Notes an access, now. It is written with the next transaction or Catalog::FlushTouches, not
-  // synced by itself: a crash may lose it, so that a TTL counts from the access before.
+  // Notes an access at the present time. The next transaction or Catalog::FlushTouches writes it.
+  // Touch itself does not sync: after a crash the TTL may count from the previous access.
   void Touch(ContextId context);
   Status Pin(TenantId tenant, ContextId context, bool pinned);
   // Errors: kInvalidArgument (negative, or longer than 100 years).
   Status SetTtl(TenantId tenant, ContextId context, std::optional<std::chrono::seconds> ttl);
-  // Gives the context the name instead of what it was called.
+  // Gives the context a new name.
   // Errors: kInvalidArgument (name); kAlreadyExists (another context has it).
   Status Rename(TenantId tenant, ContextId context, std::string_view name);
   Result<DropOutcome> Drop(TenantId tenant, ContextId context);
 
-  // Contexts to drop until the bytes are free, of those that are not pinned and not in use, least
-  // recently used first. A segment is given back by the last of the contexts that have it. All of
-  // them together may free less than was asked for.
+  // Chooses contexts to drop until enough bytes are free: neither pinned nor in use, least recently
+  // used first. A segment is freed with the last of its contexts. All of them together may free
+  // less than the request asks for.
   // Cost: O(those contexts * (their segments + log of all)).
   Result<Evictions> ChooseEvictions(const EvictionRequest& request) const;
-  // Drops contexts of all tenants whose TTL is over, but those in `in_use`.
+  // Drops contexts of all tenants whose TTL is over, except those in `in_use`.
   Result<DropOutcome> Expire(std::span<const ContextId> in_use);
-  // Whether Expire would find something, by the clock: cheap.
+  // Whether Expire would find a context, by the clock. Cheap.
   Result<bool> AnyExpired() const;
 
  private:

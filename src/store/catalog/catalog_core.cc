@@ -21,10 +21,10 @@ namespace attndb::store {
 namespace {
 
 constexpr size_t kMaxTouches = 4096;
-constexpr int64_t kNumbersReserved = 64;  // A crash leaves at most so many unused.
-// Far beyond what is ever handed out, and far from where a sum would overflow.
+constexpr int64_t kNumbersReserved = 64;  // The most numbers that a crash leaves unused.
+// Far beyond any number that is handed out, and far from where a sum would overflow.
 constexpr int64_t kMaxNumber = int64_t{1} << 62;
-// No catalog comes so far by itself: such a number is made up, and behind it would be too few.
+// No catalog reaches such a number by itself: it is made up, and too few numbers would follow it.
 constexpr uint64_t kMadeUp = kMaxNumber / 2;
 
 // Size, time and inode of a file, as text; "0" bytes and a missing file look alike.
@@ -43,7 +43,7 @@ bool IsEmptyOrMissing(const std::string& path) {
 }  // namespace
 
 CatalogCore::~CatalogCore() {
-  // Access times are a hint: a store that can't be written any more closes all the same.
+  // Access times are a hint: a store that can't be written any more still closes.
   if (!options_.read_only) (void)FlushTouches().ok();
 }
 
@@ -74,8 +74,8 @@ Status CatalogCore::Connect() const {
     immutable_stamp_.clear();
     return status;
   }
-  // SQLite can't make its lock file here. Without a log that holds commits the file alone is the
-  // whole catalog, as long as nobody changes it: BeginRead looks.
+  // SQLite can't make its lock file here. If the log holds no commits, the file alone is the whole
+  // catalog, as long as no process changes it: BeginRead checks that.
   if (!IsEmptyOrMissing(options_.path + "-wal")) {
     return Status::ReadOnly(status.message() +
                             "; its log holds commits that only a process that may write the folder "
@@ -86,7 +86,7 @@ Status CatalogCore::Connect() const {
 }
 
 Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
-  version_ = 0;  // Where it turns out to be no catalog of ours, BeginRead connects again.
+  version_ = 0;  // If the file turns out not to be our catalog, BeginRead connects again.
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
   ATTNDB_ASSIGN_OR_RETURN(version_, CheckSchema(database_.get()));
   if (mode != SqliteDatabase::Mode::kReadWrite) return ViewWhatIsMissing();
@@ -136,7 +136,7 @@ void CatalogCore::SeeLatestUse() {
   uses_.Begin(*latest_us, Now(), behind.ok() ? *behind : std::nullopt);
 }
 
-// What the process before kept for its sessions, which are gone.
+// Forgets segments that the previous process kept for its sessions, which are gone.
 Status CatalogCore::ForgetUnreferencedSegments() {
   ATTNDB_ASSIGN_OR_RETURN(
       forgotten_,
@@ -158,7 +158,7 @@ Result<Transaction> CatalogCore::BeginRead() const {
     ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
                             Transaction::Begin(database_.get(), Transaction::Kind::kRead));
     if (version_ == kSchemaVersion) return transaction;
-    // A writer that has upgraded the catalog since goes on from numbers that the views don't have.
+    // If a writer has upgraded the catalog since, it uses numbers that the views lack.
     ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_.get()));
     if (version == version_) return transaction;
   }

@@ -1,5 +1,5 @@
-// What all of the catalog goes through: one connection, its transactions, and what is kept in
-// memory until the next of them.
+// The core of the catalog, which all its classes use: one connection, its transactions, and data
+// that stays in memory until the next transaction.
 //
 // Errors:  those of every call of the catalog (catalog.h).
 // Threads: thread-safe. Its mutex is held from before a transaction begins until after it has
@@ -34,12 +34,12 @@ class CatalogCore {
   CatalogCore(const CatalogCore&) = delete;
   CatalogCore& operator=(const CatalogCore&) = delete;
 
-  // As Catalog::Open. Called first, and once.
+  // As Catalog::Open. Called first, and only once.
   Status Open() ATTNDB_EXCLUDES(mutex_);
 
   const CatalogOptions& options() const { return options_; }
   const StoreUuid& store_uuid() const { return store_uuid_; }
-  // Segments that Open forgot: no context used them.
+  // Segments that Open forgot, because no context used them.
   const std::vector<SegmentId>& forgotten() const { return forgotten_; }
   Mutex* mutex() const ATTNDB_RETURN_CAPABILITY(mutex_) { return &mutex_; }
   SqliteDatabase* database() const ATTNDB_REQUIRES(mutex_) { return database_.get(); }
@@ -47,35 +47,35 @@ class CatalogCore {
   bool has_cuts() const ATTNDB_REQUIRES(mutex_) { return version_ >= kFirstVersionWithCuts; }
   // Opened without locks, because the folder can't be written.
   bool is_immutable() const ATTNDB_REQUIRES(mutex_) { return !immutable_stamp_.empty(); }
-  // Uses that are not written yet, and what is known of the clock: looked at now.
+  // Checks the clock now. Returns the uses that are not written yet, and the state of the clock.
   const UseDates& SeeUses() ATTNDB_REQUIRES(mutex_);
 
   // Begins a snapshot that all statements read until it ends.
   Result<Transaction> BeginRead() const ATTNDB_REQUIRES(mutex_);
-  // Begins a transaction. Writes what is noted of uses first, so that statements see it.
+  // Begins a transaction. Writes noted uses first, so that its statements see them.
   Result<Transaction> BeginWrite() ATTNDB_REQUIRES(mutex_);
   Status Commit(Transaction* transaction) ATTNDB_REQUIRES(mutex_);
 
-  // A number greater than all before it, for a segment or a companion. Durable before it returns:
-  // never handed out twice.
+  // Returns a number greater than all before it, for a segment or a companion. The reservation is
+  // durable before it returns: no number is handed out twice.
   Result<int64_t> ReserveNumber() ATTNDB_EXCLUDES(mutex_);
-  // As Catalog.
+  // As Catalog::PassNumbers.
   Status PassNumbers(std::span<const uint64_t> numbers) ATTNDB_EXCLUDES(mutex_);
 
   int64_t Now() const;
-  // The time, for a row that is written with it as the context's last use.
+  // The present time, for a row that gets it as the context's last use.
   int64_t GiveDate() ATTNDB_REQUIRES(mutex_);
-  // The time by which contexts expire: a clock that jumps ahead while the store is open makes none
-  // of them go, which could not be had back.
+  // The time by which contexts expire. A clock that jumps ahead while the store is open expires no
+  // context, because an expired context is lost for ever.
   int64_t ExpiryNow() const;
-  // The row's access time, or a later one that is noted; none that lies ahead of the clock.
+  // The row's access time, or a later noted one; never a time ahead of the clock.
   int64_t LastAccess(ContextId context, int64_t stored_us) ATTNDB_REQUIRES(mutex_);
   // As CatalogContexts::Touch.
   void Touch(ContextId context) ATTNDB_EXCLUDES(mutex_);
-  // As Catalog.
+  // As Catalog::FlushTouches and Catalog::EmptyLog.
   Status FlushTouches() ATTNDB_EXCLUDES(mutex_);
   bool EmptyLog() ATTNDB_EXCLUDES(mutex_);
-  // As Catalog.
+  // As Catalog::EndOfNumbers.
   Result<uint64_t> EndOfNumbers() const ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -86,7 +86,7 @@ class CatalogCore {
   // Opens the file and checks that it is a catalog.
   Status Connect() const ATTNDB_REQUIRES(mutex_);
   Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
-  // Makes views in the place of tables that a catalog of an older version does not have.
+  // Makes views in place of tables that a catalog of an older version lacks.
   Status ViewWhatIsMissing() const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
   void SeeLatestUse() ATTNDB_REQUIRES(mutex_);
@@ -98,20 +98,20 @@ class CatalogCore {
   StoreUuid store_uuid_{};
   const BorneOutTime borne_out_;
 
-  FileInUse in_use_;  // For as long as database_ may have it open.
+  FileInUse in_use_;  // Lives as long as database_ may have the file open.
   std::vector<SegmentId> forgotten_;
 
   mutable Mutex mutex_;
-  // Mutable: a reader of a folder that can't be written opens the file again when it has changed,
-  // and one of an older catalog when a writer has upgraded it.
+  // Mutable: a reader opens the file again in two cases. The folder can't be written and the file
+  //          has changed, or a writer has upgraded an older catalog.
   mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
-  mutable int64_t version_ ATTNDB_GUARDED_BY(mutex_) = 0;          // The catalog's.
+  mutable int64_t version_ ATTNDB_GUARDED_BY(mutex_) = 0;          // The catalog's schema version.
   // At most kMaxTouches are noted; then they are written at once.
   UseDates uses_ ATTNDB_GUARDED_BY(mutex_);
-  // The log could not be cut off, though the file has all that it holds. Nothing is written until
-  // it can: that would begin the log anew, and if it is torn there it looks as if commits were
-  // lost.
+  // The log could not be cut off, although the file has all of its content. Until it can be cut
+  // off, nothing is written. A write would begin the log anew, and if it were torn there, commits
+  // would seem to be lost.
   bool log_is_copied_ ATTNDB_GUARDED_BY(mutex_) = false;
   // Numbers reserved on disk and not handed out yet: [next, end).
   int64_t next_number_ ATTNDB_GUARDED_BY(mutex_) = 0;

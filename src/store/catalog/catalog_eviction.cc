@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t kMaxEvictions = 100'000;  // Contexts that one Store evicts at most.
 
-// Contexts in the order of their last use, of two alike the older one first. Uses that are noted
-// and not written yet are no earlier than those of rows: such a context waits until the rows have
-// come to its time, in the last range of dates.
+// Contexts in the order of their last use; of two with equal dates, the older one comes first.
+// Noted uses that are not written yet are at least as late as those of rows. So a context with a
+// noted use waits until the rows have reached its time, in the last range of dates.
 class LeastRecentlyUsed {
  public:
   // `database` and `uses` must outlive this.
@@ -77,7 +77,7 @@ class LeastRecentlyUsed {
 };
 
 struct SegmentShare {
-  uint64_t num_contexts = 0;  // That have it, and are not to be dropped yet.
+  uint64_t num_contexts = 0;  // Contexts that have the segment and are not yet to be dropped.
   uint64_t bytes = 0;
 };
 

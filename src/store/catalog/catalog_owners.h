@@ -1,5 +1,5 @@
-// Whose contexts the catalog has, and of which models: tenants with their quotas, models and which
-// of them are equal.
+// Owners in the catalog: tenants with their quotas, the models of contexts, and declarations that
+// models are equal.
 //
 // Errors:  those of every call of the catalog (catalog.h); further codes are at the functions.
 // Threads: thread-safe.
@@ -22,7 +22,7 @@ class CatalogOwners {
   // `core` must outlive it.
   explicit CatalogOwners(CatalogCore* core) : core_(core) {}
 
-  // A tenant that is unknown has the id kNone, and no contexts.
+  // An unknown tenant has the id kNone and no contexts.
   Result<Tenant> FindTenant(std::string_view name) const;
   // Finds the tenant, or adds it. Errors: kInvalidArgument (name: 1 to 64 of [A-Za-z0-9._-]).
   Result<Tenant> EnsureTenant(std::string_view name);
@@ -35,15 +35,16 @@ class CatalogOwners {
   Result<ModelId> EnsureModel(const ModelSpec& spec);
   // The spec as it is stored: defaults resolved, RoPE layout as keys are stored.
   Result<ModelSpec> GetModel(ModelId model) const;
-  // What the tenant calls the model.
+  // The name and the files that the tenant knows the model by.
   Result<ModelSource> SourceOf(TenantId tenant, ModelId model) const;
-  // Whether KV of `model` may be used for `spec`: they are equal, or the tenant declared them so.
+  // Whether KV of `model` may be used for `spec`: they are equal, or the tenant declared them
+  // equal.
   Result<bool> SameModel(TenantId tenant, ModelId model, const ModelSpec& spec) const;
   // Declares models with these fingerprints to be equal. Transitive, for this tenant.
   // Errors: kNotFound (tenant); kInvalidArgument (a fingerprint is empty or longer than 256 bytes).
   Status DeclareEqual(TenantId tenant, std::string_view fingerprint_a,
                       std::string_view fingerprint_b);
-  // Takes that back: of these two, which may be equal by way of others still.
+  // Takes back the declaration for these two. They may still be equal through other models.
   // Errors: kNotFound (tenant; it was not declared).
   Status RevokeEqual(TenantId tenant, std::string_view fingerprint_a,
                      std::string_view fingerprint_b);

@@ -22,11 +22,11 @@ class CatalogPrefixes {
   // `core` must outlive it.
   explicit CatalogPrefixes(CatalogCore* core) : core_(core) {}
 
-  // The longest common prefix of the tokens with any context of the tenant that is neither damaged
-  // nor expired, of the same model (or one declared equal) and first position. Exact to the token.
-  // Among contexts that agree equally long it takes the oldest (lowest id). None if no token
-  // agrees.
-  // Cost: O(matched tokens / 64 + log of what is stored).
+  // Finds the longest common prefix of the tokens with any context of the tenant that is neither
+  // damaged nor expired, and has the same model (or one declared equal) and first position. Exact
+  // to the token. Of contexts that agree equally long it takes the oldest (lowest id). None if no
+  // token agrees.
+  // Cost: O(matched tokens / 64 + log of the stored rows).
   Result<std::optional<PrefixMatch>> Longest(const PrefixQuery& query) const;
   Result<PrefixReport> Explain(const PrefixQuery& query) const;
 

@@ -122,8 +122,8 @@ Result<PublishOutcome> Publication::Run() {
   return std::move(outcome_);
 }
 
-// By drop_base. A base that has grown meanwhile, or is longer than what is shared, holds tokens of
-// others.
+// By drop_base. If the base has grown meanwhile, or is longer than the shared tokens, it holds
+// tokens that the new context lacks.
 bool Publication::BaseMayGo() const {
   return request_.drop_base && base_.has_value() && base_->record.name.empty() &&
          !base_->record.pinned && base_->record.num_tokens == request_.num_shared;
@@ -157,7 +157,7 @@ Status Publication::FindNameHolder() {
   return database_->Run("UPDATE contexts SET name = NULL WHERE id = ?", holder_->record.id);
 }
 
-// A context that is damaged is mended by what was computed from the same text by the same model.
+// The same text, computed by the same model, mends a damaged context.
 Result<bool> Publication::IsSameText(const ContextRow& holder) const {
   const ContextRecord& record = holder.record;
   if (!record.damaged || record.model != request_.model ||
@@ -188,8 +188,8 @@ std::optional<size_t> LinksOf(std::span<const ChainLink> chain, uint64_t num_tok
   return num_tokens == 0 ? std::optional(num_links) : std::nullopt;
 }
 
-// Whoever asked knows the base's chain as it was when they opened it. What merged its segments
-// since gave all contexts that share them new links, and this one shares them too.
+// The caller knows the base's chain as of its open. A merge since then gave all contexts that share
+// the merged segments new links; the new context shares them too.
 Status Publication::ResolveChain() {
   outcome_.chain = request_.chain;
   if (!base_.has_value() || base_->record.damaged || base_->record.model != request_.model ||
@@ -261,7 +261,7 @@ Result<PrefixNode> Publication::FindAnchor(uint64_t* num_tokens) {
 Result<PrefixIndex::InsertedPath> Publication::InsertPath() {
   uint64_t num_tokens = 0;
   ATTNDB_ASSIGN_OR_RETURN(const PrefixNode anchor, FindAnchor(&num_tokens));
-  // What was cut before the anchor's end is on its path.
+  // Cuts before the anchor's end are on the anchor's path.
   const std::span<const Cut> cuts = request_.cuts;
   const auto behind =
       std::ranges::lower_bound(cuts, num_tokens, {}, [](const Cut& cut) { return cut.at; });

@@ -233,7 +233,7 @@ Result<std::vector<ModelRow>> EqualModels(SqliteDatabase* database, const Tenant
     return names.contains(model.fingerprint) ||
            names.contains(AsText(EqualityKey(tenant, model.fingerprint)));
   };
-  // A step by a fingerprint may go on from one by a key: until no model adds a name.
+  // A step by a fingerprint may follow one by a key: repeats until no model adds a name.
   for (size_t num_names = 0; num_names != names.size();) {
     num_names = names.size();
     for (const ModelRow& model : models) {

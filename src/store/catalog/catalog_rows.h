@@ -1,8 +1,8 @@
 // Rows of the catalog's tables as values, with the checks that a file of unknown origin needs.
 //
-// Each Read... takes a query whose columns are those of the macro beside it.
+// Each Read... takes a query with the columns of the macro beside it.
 //
-// Errors:  those of SQLite; kCorruption (a value that no writer of ours stores, naming the row).
+// Errors:  those of SQLite; kCorruption (a value that our writers never store, naming the row).
 // Threads: as the connection.
 #ifndef ATTNDB_STORE_CATALOG_CATALOG_ROWS_H_
 #define ATTNDB_STORE_CATALOG_CATALOG_ROWS_H_
@@ -61,11 +61,11 @@ Result<std::optional<ModelRow>> FindModelRow(SqliteDatabase* database,
                                              const Sha256Digest& identity);
 // Errors: also kNotFound.
 Result<ModelRow> LoadModelRow(SqliteDatabase* database, ModelId id);
-// The models whose KV the tenant may use for a model of this layout and fingerprint: it and its
-// equals.
+// The models whose KV the tenant may use for a model of this layout and fingerprint: that model,
+// and the models that are declared equal.
 Result<std::vector<ModelRow>> EqualModels(SqliteDatabase* database, const TenantRow& tenant,
                                           const Sha256Digest& layout, std::string_view fingerprint);
-// By what a tenant's declarations name a fingerprint: no other tenant finds them.
+// The key of a fingerprint in a tenant's declarations. No other tenant can find it.
 Sha256Digest EqualityKey(const TenantRow& tenant, std::string_view fingerprint);
 
 // The context, if the tenant has it.
@@ -77,9 +77,9 @@ Result<std::optional<ContextRow>> FindContextRow(SqliteDatabase* database, Tenan
                                                  ContextNumber number);
 Result<std::vector<ContextId>> ContextsOfSegment(SqliteDatabase* database, SegmentId segment);
 
-// The segment with its companions; nullopt if there is none.
+// The segment with its companions; nullopt if it does not exist.
 Result<std::optional<SegmentRecord>> FindSegment(SqliteDatabase* database, SegmentId id);
-// Each link uses some tokens of its segment, and no more than that has.
+// Each link uses at least one token of its segment, and at most all.
 Result<std::vector<ChainLink>> LoadChain(SqliteDatabase* database, ContextId context);
 // Those of `segments` that are in no chain; ascending, each once.
 Result<std::vector<SegmentId>> Unreferenced(SqliteDatabase* database,

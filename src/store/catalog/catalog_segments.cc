@@ -12,7 +12,7 @@
 namespace attndb::store {
 namespace {
 
-// Where the run begins in the chain: every link as in the run, but for fewer tokens of the last.
+// Where the run begins in the chain: all links are equal, but the last may use fewer tokens.
 std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const ChainLink> run) {
   for (size_t begin = 0; begin + run.size() <= chain.size(); ++begin) {
     const std::span<const ChainLink> part = chain.subspan(begin, run.size());
@@ -25,7 +25,7 @@ std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const 
   return std::nullopt;
 }
 
-// The run is what the merged segment says it is; gives tenant and model.
+// Checks that the run matches the merged segment's record; fills in its tenant and model.
 Status CheckRun(SqliteDatabase* database, const MergeRequest& request, SegmentRecord* merged) {
   uint64_t num_tokens = 0;
   for (const ChainLink& link : request.run) {
@@ -48,7 +48,7 @@ Status CheckRun(SqliteDatabase* database, const MergeRequest& request, SegmentRe
                           std::to_string(num_tokens));
 }
 
-// What was made of a segment, or was to be made, is to be made of the one that takes its place.
+// The replacing segment is to have the companions that the old one had or was to have.
 Status InheritWishes(SqliteDatabase* database, SegmentId from, SegmentId to) {
   return database->Run(
       "INSERT OR IGNORE INTO wishes(segment, kind) "
@@ -57,7 +57,7 @@ Status InheritWishes(SqliteDatabase* database, SegmentId from, SegmentId to) {
       from, to);
 }
 
-// Those that may have the run: all that have the one of its segments that the fewest have.
+// The contexts that may have the run: those with its rarest segment.
 Result<std::vector<ContextId>> ContextsOfRun(SqliteDatabase* database,
                                              std::span<const ChainLink> run) {
   SegmentId rarest = run.front().segment;

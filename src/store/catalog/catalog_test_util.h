@@ -1,4 +1,4 @@
-// A store's catalog without its segments: publishes contexts as Database would, with made-up files.
+// A store's catalog without its segments: publishes contexts as Publisher does, with made-up files.
 //
 // Threads: one.
 #ifndef ATTNDB_STORE_CATALOG_CATALOG_TEST_UTIL_H_
@@ -17,7 +17,7 @@
 
 namespace attndb::store {
 
-// What a test says about a context to publish; the rest follows.
+// A test's description of a context to publish; all other fields follow from it.
 struct Published {
   std::string name = {};
   bool replace = false;
@@ -37,7 +37,8 @@ struct Published {
 
 class CatalogHarness {
  public:
-  // In memory, where the machine has a file system there: thousands of syncs. Or in `parent`.
+  // Uses a file system in memory, if the machine has one, because tests sync thousands of times. Or
+  // uses `parent`.
   CatalogHarness() : CatalogHarness(nullptr) {}
   explicit CatalogHarness(const std::string& parent) : CatalogHarness(&parent) {}
 
@@ -58,7 +59,8 @@ class CatalogHarness {
   void set_tenant(TenantId tenant) { tenant_ = tenant; }
   void set_spec(const ModelSpec& spec);
 
-  // One new segment for the tokens after the shared ones, and the base's chain for these.
+  // Publishes one new segment for the tokens behind the shared ones, and the base's chain for
+  // these.
   Result<PublishOutcome> Publish(const std::vector<TokenId>& tokens, const Published& options = {});
   // The context's id; ends the process on an error.
   ContextId MustPublish(const std::vector<TokenId>& tokens, const Published& options = {});
@@ -71,7 +73,7 @@ class CatalogHarness {
   std::optional<PrefixMatch> Longest(const std::vector<TokenId>& tokens,
                                      int64_t first_position = 0);
 
-  // Everything that the API tells, as text; the error if a call fails.
+  // All data that the API returns, as text; the error if a call fails.
   static Result<std::string> Dump(Catalog& catalog, const ModelSpec& spec);
 
   int64_t now_us = 1'700'000'000'000'000;
@@ -87,7 +89,7 @@ class CatalogHarness {
   ModelId model_ = ModelId::kNone;
 };
 
-// A fresh catalog; in order at the end of each test.
+// A fresh catalog. Checks at the end of each test that the catalog is in order.
 class CatalogTest : public ::testing::Test {
  protected:
   ~CatalogTest() override { EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>()); }
@@ -100,10 +102,10 @@ class CatalogTest : public ::testing::Test {
 
 std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments);
 
-// A catalog's file, to be written by hand.
+// Reads and writes a catalog's file by hand.
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& contents);
-// Changes a catalog that nobody has open by SQL, as no writer would.
+// Changes a closed catalog by SQL, as no writer would.
 void ChangeRows(const std::string& path, const std::string& sql);
 // Damages the first page of a table or an index.
 void DamageRootPageOf(const std::string& path, const std::string& name);
@@ -111,15 +113,15 @@ void DamageRootPageOf(const std::string& path, const std::string& name);
 // 0, 1, 2, ... from `first`.
 std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
-// Makes a catalog of before contexts had notes, but for its version.
+// Makes a catalog from before contexts had notes, except for its version number.
 inline constexpr const char* kDropNotes =
     "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles";
-// Makes a catalog of before tenants had numbers of their own, but for its version.
+// Makes a catalog from before tenants had numbers of their own, except for its version number.
 inline constexpr const char* kDropNumbers =
     "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles; "
     "DROP TABLE text_layouts; DROP TABLE model_sources; "
     "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers";
-// The same of before there were counters.
+// Makes a catalog from before there were counters, except for its version number.
 inline constexpr const char* kDropCounters =
     "DROP TABLE continuations; DROP TABLE context_notes; DROP TABLE context_titles; "
     "DROP TABLE text_layouts; DROP TABLE model_sources; "

@@ -1,4 +1,4 @@
-// What goes into and comes out of the catalog: plain values.
+// Arguments and results of the catalog: plain values.
 //
 // Units:   times in microseconds since the Unix epoch; positions and counts in tokens.
 // Threads: values; no state.
@@ -27,7 +27,7 @@ enum class TenantId : int64_t { kNone = 0 };
 enum class ModelId : int64_t { kNone = 0 };
 // A segment's id names its file. Never reused, not even after a crash.
 using SegmentId = int64_t;
-// The number by which its tenant knows a segment: as ContextNumber.
+// The number by which a tenant knows its segment: as ContextNumber.
 enum class SegmentNumber : int64_t { kNone = 0 };
 
 using StoreUuid = std::array<std::byte, 16>;
@@ -35,15 +35,15 @@ using StoreUuid = std::array<std::byte, 16>;
 struct CatalogOptions {
   std::string path;        // Path of the file, "<store>/catalog.db".
   bool read_only = false;  // Opened to read only, beside a writer of another process.
-  // Makes the catalog where there is none. The caller makes sure that the store holds no segments
-  // then: an empty catalog beside them would call them all orphans.
+  // Creates the catalog if it does not exist. The caller makes sure that the store then holds no
+  // segments: an empty catalog would call all of them orphans.
   bool create_if_missing = false;
   std::function<int64_t()> clock;  // Now, in microseconds. Null = the system's clock.
-  // Microseconds since the machine was started, which bear the clock out. Null = the system's, and
-  // a clock that is given is believed.
+  // Microseconds since the machine started, which confirm the clock. Null = the system's; if only
+  // `clock` is given, `clock` is trusted.
   std::function<int64_t()> since_boot;
-  // Whether the store lies where it was opened: asked before each commit, and again before it is
-  // acknowledged. May be null.
+  // Checks that the store lies where it was opened. Called before each commit, and again before it
+  // is acknowledged. May be null.
   std::function<Status()> check_place;
 };
 
@@ -62,7 +62,7 @@ struct CompanionRecord {
   Sha256Digest root_hash{};
 };
 
-// What the catalog knows of a segment. Its file is checked against all of it.
+// The catalog's record of a segment. The segment's file is checked against all of it.
 struct SegmentRecord {
   SegmentId id = 0;
   SegmentNumber number = SegmentNumber::kNone;  // The catalog gives it.
@@ -75,7 +75,7 @@ struct SegmentRecord {
   uint64_t query_bytes = 0;
   Sha256Digest root_hash{};
   std::vector<std::byte> non_finite;  // The caller's encoding of (layer, head) flags; may be empty.
-  std::string damage;                 // Empty, or why it is quarantined.
+  std::string damage;                 // Empty, or the reason of the quarantine.
   std::vector<CompanionRecord> companions;
 
   // The companion of the newest generation; null if there is none of the kind.
@@ -90,14 +90,14 @@ struct MissingCompanions {
   uint64_t min_tokens = 0;
 };
 
-// A segment of a context and how many of its first tokens the context has.
+// A segment of a context, and the number of its first tokens that the context uses.
 struct ChainLink {
   SegmentId segment = 0;
   uint64_t num_tokens_used = 0;
   friend bool operator==(const ChainLink&, const ChainLink&) = default;
 };
 
-// "#number": how its tenant calls a context without a name.
+// "#number": a tenant's label of a context without a name.
 std::string NumberLabel(ContextNumber number);
 
 struct ContextRecord {
@@ -140,7 +140,7 @@ struct ContextDetail {
   uint64_t query_bytes = 0;
 };
 
-// What a context's K and V were computed from.
+// The tokens and cuts that a context's K and V were computed from.
 struct History {
   std::vector<TokenId> tokens;
   std::vector<Cut> cuts;
@@ -154,19 +154,19 @@ struct PublishRequest {
   std::span<const TokenId> tokens;  // All tokens; at least one.
   uint64_t kv_bytes = 0;            // Bytes of K and V of all tokens.
   std::vector<Cut> cuts;            // The history's: CheckCuts.
-  ModelSource source;               // What the tenant calls the model.
+  ModelSource source;               // The tenant's name of the model.
 
   std::string name;      // Empty = unnamed.
   bool replace = false;  // Take the name from the context that has it, and drop that one.
-  // The context that this one continues, and how many first tokens both share, by the caller's
-  // word. With it, the cost grows with the new tokens only. With a base that is gone, or none, all
-  // tokens are walked over, and the result is the same.
+  // The context that this one continues, and the number of first tokens that both share, according
+  // to the caller. With it, the cost grows with the new tokens only. Without a base, or if the base
+  // is gone, all tokens are walked over, and the result is the same.
   ContextId base = ContextId::kNone;
   uint64_t num_shared = 0;
-  // Drop the base, if it is unnamed, not pinned, and whole in the new context.
+  // Drop the base, if it is unnamed, not pinned, and all of it is in the new context.
   bool drop_base = false;
-  // Contexts to drop in the same commit to make room. Those that are gone or pinned by then are
-  // passed over.
+  // Contexts to drop in the same commit to make room. Skips contexts that are gone or pinned by
+  // then.
   std::vector<ContextId> evict;
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
@@ -176,18 +176,19 @@ struct PublishRequest {
 
   std::vector<SegmentRecord>
       new_segments;  // Number, tenant, model, damage and companions are ignored.
-  // Sums up to tokens.size(). The base's own links take the place of those of the shared tokens,
-  // if it still has these: they may have been merged meanwhile.
+  // The numbers of tokens sum up to tokens.size(). The base's present links replace the links of
+  // the shared tokens, if the base still has these tokens: its segments may have been merged
+  // meanwhile.
   std::vector<ChainLink> chain;
 };
 
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
   ContextNumber number = ContextNumber::kNone;
-  std::vector<ChainLink> chain;      // As it was published.
-  bool grown = false;                // The base lives on under its id and number, as this context.
-  std::vector<ContextId> dropped;    // Contexts dropped by replace, drop_base and evict.
-  std::vector<std::string> evicted;  // Labels of those dropped by evict alone, in its order.
+  std::vector<ChainLink> chain;  // As it was published.
+  bool grown = false;  // The base continues to exist under its id and number, as this context.
+  std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
+  std::vector<std::string> evicted;     // Labels of those dropped by evict alone, in its order.
   std::vector<SegmentId> unreferenced;  // See CatalogSegments::Remove.
 };
 
@@ -198,9 +199,9 @@ struct Wish {
   friend bool operator==(const Wish&, const Wish&) = default;
 };
 
-// Segments of a chain in order, to be replaced by one that holds the tokens they are used for.
+// Consecutive segments of a chain, to be replaced by one segment that holds their used tokens.
 struct MergeRequest {
-  std::vector<ChainLink> run;  // At least one; a single segment is cut to what is used of it.
+  std::vector<ChainLink> run;  // At least one. A single segment is cut to its used tokens.
   SegmentRecord merged;        // num_tokens = sum over run. tenant and model are the run's.
 };
 
@@ -219,13 +220,13 @@ struct PrefixQuery {
   const ModelSpec* spec = nullptr;  // Not owned.
   int64_t first_position = 0;
   std::span<const TokenId> tokens;
-  bool truncated = true;  // Also what was computed after tokens had left.
+  bool truncated = true;  // Also match tokens that were computed after a cut.
 };
 
 struct PrefixMatch {
   ContextId context = ContextId::kNone;
   uint64_t num_tokens = 0;  // Exact; at least 1.
-  std::vector<Cut> cuts;    // Those that K and V of these tokens depend on.
+  std::vector<Cut> cuts;    // The cuts that K and V of these tokens depend on.
   friend bool operator==(const PrefixMatch&, const PrefixMatch&) = default;
 };
 
@@ -239,16 +240,16 @@ struct PrefixNearMiss {
 };
 
 struct PrefixReport {
-  std::optional<PrefixMatch> best;  // What CatalogPrefixes::Longest gives.
+  std::optional<PrefixMatch> best;  // The result of CatalogPrefixes::Longest.
   // Token of best.context after the match; none if it ends there.
   std::optional<TokenId> next_token;
   std::vector<PrefixNearMiss> near_misses;
 };
 
-// A segment that Compact has not seen as its chains are now.
+// A segment whose chains have changed since Compact last settled it.
 struct UnsettledSegment {
   SegmentId segment = 0;
-  int64_t num_changes = 0;  // Changes of these chains until it was read.
+  int64_t num_changes = 0;  // Changes of these chains before it was read.
 };
 
 // Bytes to free by dropping contexts.
@@ -257,7 +258,7 @@ struct EvictionRequest {
   std::span<const ContextId> in_use;  // Not to be dropped. Ascending.
   uint64_t missing_bytes = 0;
   bool with_companions = false;     // Bytes of companions count, too.
-  std::span<const SegmentId> kept;  // Not given back by any: what is to be published has them.
+  std::span<const SegmentId> kept;  // Freed by no eviction: the new context uses them.
 };
 
 struct Evictions {

@@ -281,13 +281,13 @@ Status RowVerifier::CheckTrees() {
   return {};
 }
 
-// Every key is that of its tokens, and every context ends where its length says.
+// Checks that every key matches its tokens, and that every context ends at its length.
 Status RowVerifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
   struct Open {
     NodeId id;
     Sha256Digest parent_key;
     uint64_t num_tokens_before;
-    std::vector<Cut> cuts;  // Those of the path down to it.
+    std::vector<Cut> cuts;  // The cuts on the path to the node.
   };
   ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, tree.tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(database_, tree.model));
@@ -317,8 +317,8 @@ Status RowVerifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
   return {};
 }
 
-// A cut lies in the block that follows where it hangs, behind those above it, and drops what is
-// there.
+// A cut lies in the block behind its parent, later than the cuts above it, and drops tokens that
+// are there.
 void RowVerifier::CheckCut(const PrefixNode& node, uint64_t num_tokens, std::vector<Cut>* cuts) {
   const Result<Cut> cut = DecodeCut(node.tokens);
   if (!cut.ok()) return;  // Load has refused it.
@@ -391,16 +391,16 @@ Status CheckRowsBeside(SqliteDatabase* database, const std::function<Status()>& 
   return {};
 }
 
-// Whether the file alone has all that is committed, so that each of its pages counts: those in the
-// log may stand half-written in the file.
+// Whether the file alone holds all commits, so that each of its pages counts. Pages that are in the
+// log may be half-written in the file.
 bool FileHasAll(const CatalogCore& core) ATTNDB_REQUIRES(core.mutex()) {
   if (!core.options().read_only) (void)core.database()->Checkpoint();
   struct stat wal {};
   return stat((core.options().path + "-wal").c_str(), &wal) != 0 || wal.st_size == 0;
 }
 
-// Every page as it lies in the file, those that SQLite has no use for at present included. Read
-// without the lock; what looks damaged is read again under it, while nobody writes.
+// Checks every page of the file, also pages that SQLite does not use at present. Reads without the
+// lock. A page that looks damaged is read again under the lock, when no thread writes.
 Status CheckPages(const CatalogCore& core, const std::function<Status()>& go_on,
                   std::vector<std::string>* findings) {
   constexpr uint32_t kPagesBetween = 1024;

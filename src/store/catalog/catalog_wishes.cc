@@ -28,7 +28,7 @@ Status CatalogCompanions::AddWish(SegmentId segment, std::string_view kind) {
   return core_->database()->num_changes() > 0 ? core_->Commit(&transaction) : Status::Ok();
 }
 
-// What is true of a wish that can be fulfilled.
+// The condition under which a wish can be fulfilled.
 #define ATTNDB_WISHES                                                           \
   "SELECT w.segment, w.kind FROM wishes w JOIN segments s ON s.id = w.segment " \
   "WHERE s.damage IS NULL AND EXISTS(SELECT 1 FROM chain WHERE segment = s.id) "

@@ -1,6 +1,6 @@
 // Steps that change contexts and segments, shared by the catalog's transactions.
 //
-// Errors:  those of SQLite and of the prefix index; further ones at the functions.
+// Errors:  those of SQLite and of the prefix index; the functions list further ones.
 // Threads: as the connection, inside the caller's transaction.
 #ifndef ATTNDB_STORE_CATALOG_CONTEXT_CHANGES_H_
 #define ATTNDB_STORE_CATALOG_CONTEXT_CHANGES_H_
@@ -13,13 +13,13 @@
 
 namespace attndb::store {
 
-// The segment. Errors: kFailedPrecondition (it is gone or quarantined: says so).
+// Returns the segment. Errors: kFailedPrecondition (it is gone or quarantined: says so).
 Result<SegmentRecord> RequireGoodSegment(SqliteDatabase* database, SegmentId id);
-// The link's segment. Errors: kFailedPrecondition (it is gone, or the tokens that the link uses are
-// not whole: says so).
+// Returns the link's segment. Errors: kFailedPrecondition (the segment is gone, or tokens that the
+// link uses are damaged: says so).
 Result<SegmentRecord> RequireSoundTokens(SqliteDatabase* database, const ChainLink& link);
 
-// Inserts the row of the segment, not those of companions.
+// Inserts the row of the segment, without rows of companions.
 Status InsertSegment(SqliteDatabase* database, const SegmentRecord& segment);
 
 // Makes `chain` the context's chain.

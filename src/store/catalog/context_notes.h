@@ -1,5 +1,5 @@
-// A context's title and note, which Store is given, and the context that it continues, which Store
-// finds out. A context without a row has none.
+// The title and the note of a context, which Store is given, and the context that it continues,
+// which Store finds out. A context without a row has none of them.
 //
 // Errors:  those of SQLite. A title that CheckContextTitle refuses, and a note that is too long,
 //          count as none: Verify reports them, and the context is served.
@@ -18,19 +18,19 @@
 
 namespace attndb::store {
 
-// Errors: kInvalidArgument: no title and note that StoreOptions takes.
+// Errors: kInvalidArgument (StoreOptions does not take this title or note).
 Status CheckTitleAndNote(std::string_view title, std::string_view note);
 
-// In the caller's transaction, as are all that change rows. Takes the place of what the context
-// had; what is empty leaves it as it is.
+// Runs in the caller's transaction, like all functions that change rows. Replaces the title and
+// note of the context; an empty argument changes nothing.
 Status SetTitleAndNote(SqliteDatabase* database, ContextId context, std::string_view title,
                        std::string_view note);
 // Gives `to` the title and the note of `from`, if it has none of its own.
 Status TakeTitleAndNote(SqliteDatabase* database, ContextId to, ContextId from);
 // `context` continues `earlier`, all of whose tokens it has.
 Status SetContinued(SqliteDatabase* database, ContextId context, ContextId earlier);
-// The contexts that continue `context`, which is about to go or to grow, continue the context that
-// it continues instead.
+// `context` is about to be dropped or to grow. The contexts that continue it continue its
+// predecessor instead.
 Status PassOnContinued(SqliteDatabase* database, ContextId context);
 
 // "" = none.
@@ -40,7 +40,7 @@ Result<std::string> NoteOfContext(SqliteDatabase* database, ContextId context);
 // The number of the context that `context` continues; kNone = none.
 Result<ContextNumber> ContinuedBy(SqliteDatabase* database, ContextId context);
 
-// For a catalog of an older version, which has none.
+// For a catalog of an older version, which has no notes.
 Status ViewNoNotes(SqliteDatabase* database);
 
 }  // namespace attndb::store

@@ -68,7 +68,7 @@ constexpr const char* kTriggers =
     "    WHERE tenant = (SELECT tenant FROM segments WHERE id = old.segment);\n"
     "END;\n";
 
-// What the counters should be. Compact has seen none of the segments.
+// The right values of the counters. Compact has seen none of the segments.
 #define ATTNDB_SEGMENTS_COUNTED                                            \
   "SELECT id AS segment, tenant,\n"                                        \
   "  (SELECT count(*) FROM chain WHERE segment = s.id) AS num_contexts,\n" \

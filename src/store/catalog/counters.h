@@ -1,12 +1,13 @@
-// Counters that spare a walk over chains, segments or contexts, kept in tables beside them.
+// Counters, kept in tables beside chains, segments and contexts, that make a walk over these
+// unnecessary.
 //
 //   segment_uses   of each segment: contexts that have it, changes of the chains that have it, and
-//                  how many of these Compact has seen
+//                  how many of these changes Compact has seen
 //   tenant_uses    of each tenant: contexts, segments and companions, and their bytes
 //
-// They change in the transaction that changes the rows, by triggers of the writer's own connection:
-// no statement can forget them. The file holds no trigger, and one that somebody put there never
-// runs (sqlite.h). Verify counts again.
+// Triggers of the writer's own connection change the counters in the transaction that changes the
+// rows: no statement can forget them. The file holds no trigger; a trigger that somebody put into
+// the file never runs (sqlite.h). Verify counts again.
 //
 // Errors:  those of SQLite.
 // Threads: as the connection.
@@ -23,18 +24,18 @@
 
 namespace attndb::store {
 
-// Prepares a connection that may write: from here on its statements keep the counters.
+// Prepares a connection that may write. Its later statements keep the counters.
 // REQUIRES: the catalog has the tables.
 Status KeepCounters(SqliteDatabase* database);
 
 // Fills the tables, which are empty, from all rows. Inside the caller's transaction.
 Status CountAfresh(SqliteDatabase* database);
 
-// For a catalog without counters (version 2 or older) that is only read: makes views in the place
-// of the tables, which count whenever they are queried.
+// For a read-only catalog without counters (version 2 or older): makes views in place of the
+// tables. The views count at each query.
 Status ViewAsCounters(SqliteDatabase* database);
 
-// How the contexts that have a segment use it.
+// The uses of a segment by its contexts.
 struct SegmentUses {
   uint64_t num_tokens_kept = 0;  // The most tokens that any of these contexts uses.
   uint32_t num_contexts = 0;
@@ -42,7 +43,7 @@ struct SegmentUses {
 // O(log of all). Errors: also kCorruption (the segment has no counters).
 Result<SegmentUses> LoadSegmentUses(SqliteDatabase* database, SegmentId segment);
 
-// O(log of all). Errors: also kCorruption (a counter can't be).
+// O(log of all). Errors: also kCorruption (a counter has an impossible value).
 Result<CatalogStats> LoadTenantUses(SqliteDatabase* database, TenantId tenant);
 
 }  // namespace attndb::store

@@ -45,7 +45,7 @@ std::string Fault(const Cut& cut) {
   return "";
 }
 
-// What all cuts drop: nothing twice, and with no more gaps than a session has pieces.
+// Checks the dropped tokens of all cuts: none twice, and no more gaps than a session has pieces.
 Status CheckDropped(std::vector<TokenRange> dropped) {
   std::ranges::sort(dropped, {}, &TokenRange::begin);
   size_t num_gaps = 0;

@@ -1,10 +1,10 @@
-// How a cut (attndb/types.h) stands in the prefix index: as the bytes of a node that has no tokens.
+// The encoding of a cut (attndb/types.h) in the prefix index: the bytes of a node without tokens.
 //
 //   0xff · at · begin, end of each range                   numbers: u64, big-endian
 //
-// Ids of tokens are not negative, so that no block of tokens begins with 0xff.
+// Token ids are not negative, so no block of tokens begins with 0xff.
 //
-// Errors:  kCorruption (no bytes that EncodeCut writes).
+// Errors:  kCorruption (bytes that EncodeCut does not write).
 // Threads: pure functions.
 // Source:  docs/formats/catalog.md, section 4.
 #ifndef ATTNDB_STORE_CATALOG_CUT_BYTES_H_
@@ -20,27 +20,28 @@
 
 namespace attndb::store {
 
-// Ranges that a cut may have: what a session keeps stands in fewer pieces.
+// The most ranges of a cut: the kept tokens of a session are fewer pieces.
 inline constexpr size_t kMaxCutRanges = 128;
 
-// Cuts that a history may have, as a session does: a lookup goes as deep.
+// The most cuts of a history, as for a session: a lookup descends this deep.
 inline constexpr size_t kMaxCuts = 1024;
 
-// Whether a node's bytes are those of a cut, and not of tokens.
+// Whether a node's bytes are a cut, not tokens.
 inline bool IsCut(std::span<const std::byte> bytes) {
   return !bytes.empty() && bytes.front() >= std::byte{0x80};
 }
-// REQUIRES: a cut that CheckCuts takes.
+// REQUIRES: CheckCuts takes the cut.
 std::vector<std::byte> EncodeCut(const Cut& cut);
 Result<Cut> DecodeCut(std::span<const std::byte> bytes);
 
-// Ok if these may be the cuts of a history of so many tokens: at most kMaxCuts; `at` ascends and is
-// at most num_tokens; each drops something, in at most kMaxCutRanges ranges that are in order, not
-// adjacent and below its `at`; nothing is dropped twice, and there are no more gaps in all.
+// Checks that these can be the cuts of a history of `num_tokens` tokens. There are at most
+// kMaxCuts, and `at` ascends to at most num_tokens. Each cut drops something, in at most
+// kMaxCutRanges ranges that are in order, not adjacent and below its `at`. No token is dropped
+// twice, and there are at most kMaxCutRanges gaps in all.
 // Errors: kInvalidArgument, which names the cut.
 Status CheckCuts(std::span<const Cut> cuts, uint64_t num_tokens);
 
-// Those of the cuts that K and V of the first num_tokens tokens depend on.
+// Returns the cuts that K and V of the first num_tokens tokens depend on.
 std::vector<Cut> CutsWithin(std::vector<Cut> cuts, uint64_t num_tokens);
 
 }  // namespace attndb::store

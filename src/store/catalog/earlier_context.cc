@@ -6,7 +6,7 @@
 namespace attndb::store {
 namespace {
 
-// The newest context that ends in the node, but for `except`. kNone: there is none.
+// The newest context except `except` that ends in the node. kNone: there is none.
 Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId except) {
   Query query =
       database->Select("SELECT max(id) FROM contexts WHERE leaf = ? AND id <> ?", node, except);
@@ -14,9 +14,10 @@ Result<ContextId> NewestIn(SqliteDatabase* database, NodeId node, ContextId exce
   return static_cast<ContextId>(query.Int(0));
 }
 
-// Of the children of `parent`, the one with the most tokens with which `tokens` begins, but for one
-// that has them all. Beginnings sort before `tokens`, the longest last. A child that sorts behind
-// it has less in common with `tokens`, so that each step looks for a shorter one.
+// Returns the child of `parent` whose tokens are the longest beginning of `tokens`, but not all of
+// them. Beginnings sort before `tokens`, the longest last. If another child sorts behind the
+// longest beginning, it has less in common with `tokens`, so each step looks for a shorter
+// beginning.
 Result<NodeId> LongestBeginning(SqliteDatabase* database, NodeId parent,
                                 std::span<const std::byte> tokens) {
   uint64_t most_bytes = tokens.size();
@@ -39,7 +40,7 @@ Result<NodeId> LongestBeginning(SqliteDatabase* database, NodeId parent,
   return NodeId::kNone;
 }
 
-// The context that ends within the block of `node`, beside it: in a leaf of its first tokens.
+// The context that ends within the block of `node`, in a sibling leaf with its first tokens.
 Result<ContextId> EndingWithin(SqliteDatabase* database, const PrefixNode& node) {
   if (node.is_cut()) return ContextId::kNone;
   ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, LongestBeginning(database, node.parent, node.tokens));

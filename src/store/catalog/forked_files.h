@@ -1,8 +1,9 @@
-// Catalog files that a process has open, so that a fork of it does not open them a second time.
+// Records the catalog files that a process has open, so that a forked child does not open them a
+// second time.
 //
-// SQLite keeps by process which files it has open and how they are locked. A fork inherits that,
-// but not the system's locks, and would read and write the file without any; nor may it close what
-// it inherited.
+// SQLite keeps the open files of a process and their locks in memory. A forked child inherits this
+// memory, but not the system's locks, and would read and write the file without locks. The child
+// must not close the inherited files either.
 //
 // Threads: thread-safe.
 // Source:  https://www.sqlite.org/howtocorrupt.html, 2.6.
@@ -16,7 +17,7 @@
 
 namespace attndb::store {
 
-// This process has a file open, as long as this lives.
+// While this object lives, this process has a file open.
 class FileInUse {
  public:
   FileInUse() = default;
@@ -24,8 +25,8 @@ class FileInUse {
   FileInUse(const FileInUse&) = delete;
   FileInUse& operator=(const FileInUse&) = delete;
 
-  // Called once, before SQLite sees the file. A file that is not there is in nobody's use.
-  // Errors: kFailedPrecondition (the process that this is a fork of had it open).
+  // Called once, before SQLite opens the file. A missing file is not in use.
+  // Errors: kFailedPrecondition (the parent process had the file open at the fork).
   Status Begin(const std::string& path);
 
  private:

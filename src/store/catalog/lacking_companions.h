@@ -1,8 +1,8 @@
-// Which segments lack a companion that all of a length are to have: kept in memory, so that asking
-// again takes no walk over all segments.
+// Finds segments that lack a companion although they are long enough. The result is kept in memory,
+// so that a second query needs no walk over all segments.
 //
-// A TEMP table of the writer's connection, which its triggers keep: a rollback takes it along. What
-// it is asked for first is found by one walk, of the open usually.
+// It is a TEMP table of the writer's connection, which triggers keep up to date; a rollback also
+// rolls it back. The first query for a kind takes one walk, usually when the store is opened.
 //
 // Errors:  those of SQLite.
 // Threads: as the connection.
@@ -18,18 +18,18 @@
 
 namespace attndb::store {
 
-// Makes the tables of a connection that may write.
+// Creates the tables of a connection that may write.
 Status WatchCompanions(SqliteDatabase* database);
 
-// From here on segments that lack it are known. Costs a walk the first time, and nothing then. In a
-// transaction of its own.
+// Starts to watch for segments that lack this companion. The first call takes a walk, later calls
+// nothing. Runs in its own transaction.
 Status WatchFor(SqliteDatabase* database, const MissingCompanions& missing);
 
 // Oldest first; of one tenant, or of all with kNone. REQUIRES: WatchFor.
 Result<std::vector<SegmentId>> WatchedSegmentsWithout(SqliteDatabase* database, TenantId tenant,
                                                       const MissingCompanions& missing);
 
-// The same by a walk over all segments, for a connection that may not write.
+// Does the same by a walk over all segments, for a connection that may not write.
 Result<std::vector<SegmentId>> FindSegmentsWithout(SqliteDatabase* database, TenantId tenant,
                                                    const MissingCompanions& missing);
 

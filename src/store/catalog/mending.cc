@@ -44,7 +44,7 @@ Result<uint64_t> EndOfDamage(SqliteDatabase* database, std::span<const ChainLink
   return end;
 }
 
-// Whether the context's first tokens are those that are published, seen by the same attention.
+// Whether the context's first tokens and their cuts equal those of the published context.
 bool IsAlike(const History& history, const Mend& mend, uint64_t num_tokens) {
   const auto begins = [num_tokens](std::span<const TokenId> tokens) {
     return tokens.first(static_cast<size_t>(num_tokens));

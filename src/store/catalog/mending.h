@@ -1,5 +1,5 @@
-// Contexts that have lost a part of what they hold get it back from a context that is published: it
-// has the same tokens there, computed by the same model.
+// Mends contexts that have lost a part of their tokens: a newly published context has the same
+// tokens there, computed by the same model.
 //
 // Errors:  those of SQLite and of the prefix index.
 // Threads: as the connection, inside the caller's transaction.
@@ -15,7 +15,7 @@
 
 namespace attndb::store {
 
-// What is published, and whole.
+// The published, sound context.
 struct Mend {
   TenantId tenant = TenantId::kNone;
   ModelId model = ModelId::kNone;
@@ -25,13 +25,14 @@ struct Mend {
   std::span<const ChainLink> chain;
 };
 
-// Gives the tenant's damaged contexts the first links of the chain in the place of their own, up to
-// the end of their last damaged one, where they have the same tokens and cuts up to there. They are
-// served again. Appends the segments that they had to `released`.
-// Cost: nothing where the tenant has no damaged segment; else a walk over the tenant's segments.
+// Replaces the first links of the tenant's damaged contexts, up to the end of their last damaged
+// link, by the chain's first links. Only if they have the same tokens and cuts up to there. The
+// contexts are served again. Appends their old segments to `released`.
+// Cost: nothing if the tenant has no damaged segment; else a walk over the tenant's segments.
 Status MendContexts(SqliteDatabase* database, const Mend& mend, std::vector<SegmentId>* released);
 
-// The first links, which hold so many tokens; the last one may be used for fewer then.
+// Returns the first links, which hold `num_tokens` tokens. The last one may use fewer tokens than
+// in the chain.
 std::vector<ChainLink> FirstLinks(std::span<const ChainLink> chain, uint64_t num_tokens);
 
 }  // namespace attndb::store

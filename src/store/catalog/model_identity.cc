@@ -11,8 +11,8 @@
 namespace attndb::store {
 namespace {
 
-// Versions of the encoding for models without denominator logits, for models with some, and for
-// those whose keys are stored without RoPE. None may change: what is stored is found by it.
+// Versions of the encoding: for models without denominator logits, for models with some, and for
+// models whose keys are stored without RoPE. None may change: stores find models by it.
 constexpr uint32_t kEncodingVersion = 1;
 constexpr uint32_t kDenominatorsVersion = 2;
 constexpr uint32_t kUnrotatedVersion = 3;

@@ -1,8 +1,8 @@
-// What a tenant's models are called and where their files were: ModelSource, by tenant and model,
-// as its last session that stored with the model said.
+// The names of a tenant's models and the places of their files: ModelSource, by tenant and model,
+// as given by the tenant's last session that stored with the model.
 //
-// Errors:  those of SQLite. A text that ModelSource::Validate refuses is not known: Verify reports
-//          it, and contexts are served all the same.
+// Errors:  those of SQLite. A text that ModelSource::Validate refuses counts as unknown: Verify
+//          reports it, and contexts are served nevertheless.
 // Threads: as the connection.
 // Source:  docs/formats/catalog.md, "model_sources".
 #ifndef ATTNDB_STORE_CATALOG_MODEL_SOURCES_H_
@@ -15,14 +15,14 @@
 
 namespace attndb::store {
 
-// In the caller's transaction. A source that knows nothing changes nothing.
+// Runs in the caller's transaction. An empty source changes nothing.
 Status NoteModelSource(SqliteDatabase* database, TenantId tenant, ModelId model,
                        const ModelSource& source);
 
-// Empty fields where nobody said.
+// The fields are empty if they are unknown.
 Result<ModelSource> SourceOfModel(SqliteDatabase* database, TenantId tenant, ModelId model);
 
-// For a catalog of an older version, which has none.
+// For a catalog of an older version, which has no sources.
 Status ViewNoSources(SqliteDatabase* database);
 
 }  // namespace attndb::store

@@ -1,4 +1,4 @@
-// What tenants may be called, and ids of contexts as text.
+// The rule for names of tenants, and the numbers of contexts as text.
 //
 // Errors:  kInvalidArgument naming the name and what was expected.
 // Threads: pure functions.
@@ -16,7 +16,7 @@ namespace attndb::store {
 // 1 to 64 of [A-Za-z0-9._-].
 Status CheckTenantName(std::string_view name);
 
-// "#12" is the tenant's context of number 12; nullopt for any other text.
+// "#12" is the tenant's context with number 12; nullopt for any other text.
 std::optional<ContextNumber> ParseContextNumber(std::string_view text);
 
 }  // namespace attndb::store

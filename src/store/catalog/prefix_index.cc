@@ -233,8 +233,8 @@ Status PrefixIndex::Readmit(NodeId leaf, ContextId context) {
   return Adopt(std::move(node), context);
 }
 
-// Walks up from `id`: removes what has no use any more, and lets nodes that name `leaving` name the
-// next one, as long as that changes anything.
+// Walks up from `id`. Removes nodes without uses, and lets nodes that name `leaving` name the next
+// context, as long as that changes anything.
 Status PrefixIndex::Repair(NodeId id, ContextId leaving) {
   while (id != NodeId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const PrefixNode node, Load(id));

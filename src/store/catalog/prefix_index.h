@@ -3,22 +3,22 @@
 // length.
 //
 // A node's key is HMAC-SHA-256(tenant secret, model identity | first position | parent's key |
-// tokens): a lookup of a full block is one probe of 32 bytes, and keys tell nothing about text to
-// who lacks the secret. The tokens are stored and compared as well: the hash alone decides nothing.
-// Only a leaf may have fewer than 64 tokens.
+// tokens). A lookup of a full block is one probe of 32 bytes, and keys tell nothing about the text
+// to anyone without the secret. The tokens are stored and compared as well: a hash alone decides
+// nothing. Only a leaf may have fewer than 64 tokens.
 //
-// Where tokens have left (a cut, attndb/types.h), K and V of what follows are others. So a cut is a
-// node, too, which has no tokens: it hangs below the block that ends last before the cut, and the
-// path goes on below it from there, with the tokens of that block's successor that came before the
-// cut. Only whole histories lead to a node, never what was kept alone.
+// A cut (attndb/types.h) changes K and V of the tokens behind it. So a cut is a node, too, without
+// tokens. It hangs below the last block that ends before the cut. The path continues below the cut
+// from the end of that block, with the tokens that came before the cut. Only whole histories lead
+// to a node, never the kept tokens alone.
 //
 // Invariants (checked by Verify):
-//   num_uses = children + contexts whose leaf the node is; a node without uses is removed; a root
+//   num_uses = children + contexts whose leaf the node is. A node without uses is removed; a root
 //              stays.
 //   context  = the lowest id of the undamaged contexts that pass through the node or end in it;
-//              NULL if there are none. So if a node names another context than C, which passes it,
-//              all nodes above do: a repair stops there, and the drop of a context costs its own
-//              part.
+//              NULL if there are none. If a node on the path of context C names another context,
+//              so do all nodes above it. A repair stops there, so that dropping a context costs
+//              only its own part.
 //
 // Errors:  those of SQLite; kCorruption (rows that contradict each other, naming the node).
 // Threads: as the connection. Changes happen inside the caller's transaction.
@@ -47,7 +47,7 @@ inline constexpr uint64_t kBlockTokens = 64;
 
 enum class NodeId : int64_t { kNone = 0 };
 
-// What the block keys of one tree are made with.
+// The inputs of the block keys of one tree.
 struct TreeIdentity {
   Sha256Digest secret{};  // The tenant's secret.
   Sha256Digest model{};   // ModelSpec's canonical hash.
@@ -59,7 +59,7 @@ struct PrefixNode {
   NodeId id = NodeId::kNone;
   NodeId parent = NodeId::kNone;  // kNone: a root.
   Sha256Digest key{};
-  // Big-endian, so that byte order is token order; or a cut (cut_bytes.h).
+  // Big-endian, so that the order of bytes is the order of tokens; or a cut (cut_bytes.h).
   std::vector<std::byte> tokens;
   int64_t num_uses = 0;
   ContextId context = ContextId::kNone;
@@ -68,10 +68,10 @@ struct PrefixNode {
   uint64_t num_tokens() const { return is_cut() ? 0 : tokens.size() / 4; }
 };
 
-// Token ids in the order of bytes. REQUIRES: tokens >= 0.
+// Encodes token ids so that bytes sort like tokens. REQUIRES: tokens >= 0.
 std::vector<std::byte> EncodeTokens(std::span<const TokenId> tokens);
 void DecodeTokens(std::span<const std::byte> bytes, std::vector<TokenId>* out);
-// Number of whole tokens that a and b have in common at their beginnings.
+// The number of whole tokens at the beginning that a and b have in common.
 uint64_t CommonTokens(std::span<const std::byte> a, std::span<const std::byte> b);
 
 // The key of a block, or of a cut. For a root, parent_key is zero and there are no tokens.
@@ -83,7 +83,7 @@ class PrefixIndex {
   explicit PrefixIndex(SqliteDatabase* database) : database_(*database) {}
 
   Result<std::optional<PrefixNode>> FindByKey(const Sha256Digest& key) const;
-  // Reads a node. Errors: also kCorruption (there is none).
+  // Reads a node. Errors: also kCorruption (it does not exist).
   Result<PrefixNode> Load(NodeId id) const;
 
   // The child of `parent` that holds `tokens`, found by `key`.
@@ -93,12 +93,12 @@ class PrefixIndex {
   Result<std::optional<PrefixNode>> FindRoot(const TreeIdentity& tree) const;
   Result<PrefixNode> EnsureRoot(const TreeIdentity& tree);
 
-  // The block on the path of `leaf` after which `num_tokens` tokens end; cuts hang below it. `leaf`
-  // ends after `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
+  // Returns the block on the path of `leaf` at which `num_tokens` tokens end; cuts hang below it.
+  // `leaf` ends after `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
   Result<PrefixNode> Ancestor(NodeId leaf, uint64_t leaf_end, uint64_t num_tokens) const;
 
-  // What follows a node of num_before tokens, a multiple of 64: all tokens behind these, and the
-  // cuts that lie there.
+  // The rest of a path behind a node of num_before tokens, a multiple of 64: all later tokens, and
+  // the cuts between them.
   struct Continuation {
     uint64_t num_before = 0;
     std::span<const TokenId> tokens;
@@ -108,25 +108,26 @@ class PrefixIndex {
   };
   struct InsertedPath {
     NodeId leaf = NodeId::kNone;
-    NodeId first_new = NodeId::kNone;  // The first node that was added; the leaf, if none was.
+    NodeId first_new = NodeId::kNone;  // The first added node; the leaf if no node was added.
   };
-  // Adds the path of `rest` below `anchor` for `context`. The leaf gains a use. Nodes from the
-  // anchor up name `context` afterwards where the invariants say so.
+  // Adds the path of `rest` below `anchor` for `context`. The leaf gains a use. Afterwards the
+  // anchor and the nodes above it name `context` if the invariants say so.
   Result<InsertedPath> Insert(const TreeIdentity& tree, const PrefixNode& anchor, Continuation rest,
                               ContextId context);
 
-  // Takes a use from `leaf`, in which `context` ended: its row is gone or has another leaf already.
+  // Takes a use from `leaf`, in which `context` ended. The context's row is already gone or has
+  // another leaf.
   Status RemoveEnd(NodeId leaf, ContextId context);
 
-  // Nodes stop naming `context`, which ends in `leaf` and may no longer be served: its row says
-  // damaged already. The path stays.
+  // Removes `context`, which ends in `leaf`, from all nodes that name it. Its row is already marked
+  // as damaged. The path stays.
   Status Withdraw(NodeId leaf, ContextId context);
 
-  // Nodes name `context`, which ends in `leaf` and may be served again, where the invariants say
-  // so: its row says so already.
+  // Lets nodes name `context`, which ends in `leaf`, again where the invariants say so. Its row is
+  // already marked as sound.
   Status Readmit(NodeId leaf, ContextId context);
 
-  // All tokens from the root to the end of `leaf`, and its cuts.
+  // Returns all tokens from the root to the end of `leaf`, and the cuts.
   Result<History> HistoryOf(NodeId leaf, uint64_t num_tokens) const;
 
   // Whether the index has any cut.

@@ -129,7 +129,7 @@ Result<std::optional<PrefixMatch>> PrefixSearch::FindBelow(const PrefixNode& nod
                       bytes);
   ATTNDB_RETURN_IF_ERROR(before.Advance());
   ATTNDB_RETURN_IF_ERROR(after.Advance());
-  // Away from the block, what a child has in common with it only shrinks.
+  // The number of tokens in common only shrinks with the distance from the block.
   while (before.num_common() > 0 || after.num_common() > 0) {
     SiblingCursor& best = before.num_common() >= after.num_common() ? before : after;
     ATTNDB_ASSIGN_OR_RETURN(const PrefixNode child, index_.Load(best.node()));

@@ -1,11 +1,11 @@
 // Finds the context that shares the longest prefix with a prompt, in one tree of the prefix index.
 //
 // Descends by block keys as far as whole blocks match. Below the last match, the child that agrees
-// with the next tokens longest is a neighbour of them in the order of tokens: two probes, however
-// many children there are. Where cuts hang below a node of the path, it goes on below each of them
-// as well, and takes the longest match, of several as long the one of fewer cuts. If contexts found
-// there may not be used (expired), it goes on to the next best, level by level, exact in any case;
-// a node without such a context is looked into once.
+// longest with the next tokens is their neighbour in the order of tokens: two probes find it,
+// however many children there are. If cuts hang below a node of the path, the search also continues
+// below each cut. It takes the longest match; of equally long ones, the one with fewer cuts. If the
+// found contexts may not be used (expired), it takes the next best, level by level, always exact. A
+// node without a usable context is visited only once.
 //
 // Errors:  those of PrefixIndex.
 // Threads: as the connection; a search is used once.
@@ -30,7 +30,8 @@ class PrefixSearch {
  public:
   using Filter = std::function<Result<bool>(ContextId)>;
 
-  // `usable` is asked about undamaged contexts only. Null: any context will do, damaged ones too.
+  // `usable` is asked about undamaged contexts only. Null: every context is usable, damaged ones
+  // too.
   // looks_below_cuts: REQUIRES: the catalog's version has cuts.
   PrefixSearch(SqliteDatabase* database, Filter usable, bool looks_below_cuts)
       : database_(*database),
@@ -47,22 +48,22 @@ class PrefixSearch {
     uint64_t num_tokens = 0;  // Tokens from the root to the node's end.
   };
 
-  // The best match below `top`, itself included unless it is the root. after_cut: `at` of the last
-  // cut of the path down to it, 0 if it has none.
+  // Returns the best match below `top`, or at `top` itself unless it is the root. after_cut: `at`
+  // of the last cut on the path to `top`, 0 if there is none.
   Result<std::optional<PrefixMatch>> FindFrom(const TreeIdentity& tree, Level top,
                                               uint64_t after_cut, std::span<const TokenId> tokens);
-  // The cuts of the context that K and V of its first num_tokens tokens depend on.
+  // The cuts that K and V of the context's first num_tokens tokens depend on.
   Result<std::vector<Cut>> CutsOf(ContextId context, uint64_t num_tokens) const;
-  // The best match of a path that does not go through further cuts.
+  // Returns the best match of a path without further cuts.
   Result<std::optional<PrefixMatch>> FindOnPath(std::span<const Level> path,
                                                 std::span<const TokenId> tokens);
-  // The path of nodes that match whole blocks of `tokens`, `top` first.
+  // The path of nodes that match whole blocks of `tokens`; `top` comes first.
   Result<std::vector<Level>> Descend(const TreeIdentity& tree, Level top,
                                      std::span<const TokenId> tokens) const;
   // The best match that leaves the path at `node`.
   Result<std::optional<PrefixMatch>> FindBelow(const PrefixNode& node,
                                                std::span<const TokenId> next_tokens);
-  // A context that may be used and passes through the node or ends there. kNone: there is none.
+  // Returns a usable context that passes through the node or ends there. kNone: there is none.
   Result<ContextId> Pick(const PrefixNode& node);
   Result<ContextId> PickUsable(const PrefixNode& node);
   Result<ContextId> PickAny(PrefixNode node) const;

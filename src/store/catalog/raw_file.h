@@ -1,8 +1,8 @@
-// A database file's bytes as they lie, read beside SQLite's connections to it.
+// The raw bytes of a database file, read beside SQLite's connections to it.
 //
-// Method:  opened by SQLite's own VFS. An open() of our own would not do: closing it would drop the
-//          locks that SQLite's connections of this process have on the file (POSIX: fcntl locks
-//          belong to the process).
+// Method:  opened by SQLite's own VFS. A plain open() is wrong: its close() would drop the locks
+//          that SQLite's connections of this process have on the file (POSIX: fcntl locks belong to
+//          the process).
 // Threads: for one thread at a time.
 #ifndef ATTNDB_STORE_CATALOG_RAW_FILE_H_
 #define ATTNDB_STORE_CATALOG_RAW_FILE_H_
@@ -25,7 +25,7 @@ class RawFile {
   // Errors: kUnsupported (SQLite has no such VFS), kResourceExhausted, kIoError.
   static Result<RawFile> Open(const std::string& path);
 
-  // Fills `bytes` from an offset on. Errors: kCorruption where the file ends before, kIoError.
+  // Fills `bytes` from an offset on. Errors: kCorruption (the file ends too early), kIoError.
   Status Read(uint64_t offset, std::span<std::byte> bytes) const;
   // The file's length. Errors: kIoError.
   Result<uint64_t> NumBytes() const;
@@ -42,7 +42,7 @@ class RawFile {
 
   std::string path_;
   std::unique_ptr<const char, NameFreer> name_;  // SQLite points to it while it is open.
-  std::unique_ptr<std::max_align_t[]> memory_;   // Holds what file_ points to.
+  std::unique_ptr<std::max_align_t[]> memory_;   // The memory that file_ points to.
   std::unique_ptr<sqlite3_file, Closer> file_;
 };
 

@@ -23,9 +23,9 @@
 namespace attndb::store {
 namespace {
 
-// One statement each, as SQLite keeps them in sqlite_schema: they are compared with it at every
-// open. Those of version 1 come first, and what later versions add comes after them. Meaning of
-// tables and columns: docs/formats/catalog.md.
+// One statement each, as SQLite keeps them in sqlite_schema: each open compares the two. The
+// statements of version 1 come first; additions of later versions follow. The meaning of tables and
+// columns: docs/formats/catalog.md.
 constexpr const char* kSchema[] = {
     "CREATE TABLE meta(\n"
     "  id INTEGER PRIMARY KEY CHECK(id = 1),\n"

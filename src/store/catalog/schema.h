@@ -1,12 +1,12 @@
-// The catalog's schema: its tables, how a new catalog is made and how a file is known as one.
+// The catalog's schema: its tables, the creation of a new catalog, and the check that a file is
+// one.
 //
-// Version 2 has the table of wishes, version 3 the counters (counters.h) and an index of contexts
-// by their last access, version 4 cuts in the prefix index (prefix_index.h), version 5 what is
-// whole of a damaged segment (sound_tokens.h), version 6 each tenant's own numbers of contexts and
-// segments (tenant_numbers.h), version 7 what its models are called (model_sources.h), version 8
-// what texts are to a chat template (text_layouts.h), version 9 titles, notes and which context
-// continues which (context_notes.h). An older catalog is read as it is, and a writer adds what it
-// lacks when it opens the store.
+// Versions add: 2 the table of wishes; 3 the counters (counters.h) and an index of contexts by
+// their last access; 4 cuts in the prefix index (prefix_index.h); 5 the sound tokens of a damaged
+// segment (sound_tokens.h); 6 each tenant's own numbers of contexts and segments
+// (tenant_numbers.h); 7 the names of models (model_sources.h); 8 the layouts of texts
+// (text_layouts.h); 9 titles, notes and continuations (context_notes.h). A reader reads an older
+// catalog as it is; a writer upgrades it when it opens the store.
 //
 // Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
 //          (a newer version: names expected and found).
@@ -35,23 +35,23 @@ inline constexpr int64_t kFirstVersionWithSources = 7;
 inline constexpr int64_t kFirstVersionWithLayouts = 8;
 inline constexpr int64_t kFirstVersionWithNotes = 9;
 
-// Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
+// Checks the file's first bytes, without SQLite: a foreign file is refused before SQLite may
 // recover, lock or create anything beside it.
 // Errors: also kNotFound, kIoError.
 Status CheckCatalogFile(const std::string& path);
 
-// Makes a catalog with a fresh store uuid, complete or not at all: under a temporary name first.
-// Its owner alone may read it, and the log and index that SQLite makes beside it.
+// Creates a catalog with a fresh store uuid, complete or not at all: under a temporary name first.
+// Only the owner may read the catalog, and the log and index that SQLite creates beside it.
 Status CreateCatalogFile(const std::string& path);
 
-// The same of a catalog that was made before, where the file system has such rights and lets us.
+// Restricts an existing catalog in the same way, if the file system supports this and permits it.
 void CloseToOthers(const std::string& path);
 
-// Compares version and every table and index with what this code would make, or would have made in
-// that version, which it returns.
+// Compares the version, every table and every index with those that this code makes, or would make
+// for that version. Returns the version.
 Result<int64_t> CheckSchema(SqliteDatabase* database);
 
-// The version of a catalog that was checked.
+// The version of a checked catalog.
 Result<int64_t> SchemaVersion(SqliteDatabase* database);
 
 // Brings an older catalog to version kSchemaVersion, in one transaction.

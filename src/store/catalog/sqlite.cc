@@ -15,8 +15,8 @@ constexpr int kBusyTimeoutMs = 5000;
 // that is durable already.
 constexpr int kCheckpointTimeoutMs = 100;
 
-// SQLite's URI form of a path, so that parameters can follow. Two slashes in front would begin the
-// name of a host, so that of none goes before a path from the root.
+// SQLite's URI form of a path, so that parameters can follow. Two slashes in front would begin a
+// host name. So an empty host name precedes an absolute path.
 std::string PathUri(const std::string& path) {
   std::string uri = path.starts_with('/') ? "file://" : "file:";
   for (const char c : path) {
@@ -180,8 +180,8 @@ SqliteDatabase::~SqliteDatabase() {
 Status SqliteDatabase::Configure(Mode mode) {
   sqlite3* const handle = handle_.get();
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
-  // A catalog made by someone else must not run code of his choice or lead SQLite astray. Triggers
-  // and views of the connection's own, which are TEMP, work all the same.
+  // A catalog that another party made must not run code or mislead SQLite. The connection's own
+  // TEMP triggers and views still work.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -219,8 +219,8 @@ Query SqliteDatabase::Prepare(const char* sql) {
 
 SqliteDatabase::LogState SqliteDatabase::Checkpoint() {
   sqlite3_busy_timeout(handle_.get(), kCheckpointTimeoutMs);
-  // Emptied each time, so that the log of a crashed process holds at most what it had not
-  // acknowledged yet: a damaged frame there makes SQLite drop it and all after it, silently.
+  // The log is emptied each time. The log of a crashed process then holds only commits that were
+  // not acknowledged. A damaged frame makes SQLite silently drop it and all later frames.
   const int rc = sqlite3_wal_checkpoint_v2(handle_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE,
                                            nullptr, nullptr);
   sqlite3_busy_timeout(handle_.get(), kBusyTimeoutMs);

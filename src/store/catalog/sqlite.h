@@ -4,12 +4,12 @@
 //   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
 //   if (found) Use(query.Text(0));
 //
-// SQL comes as literals only: statements are cached by the literal's address, and values are always
-// bound, never pasted in.
+// SQL is passed as literals only: statements are cached by the literal's address, and values are
+// always bound, never pasted in.
 //
 // Errors:  kCorruption (SQLite's own finding, or a page's checksum: names file and page); kBusy;
-//          kReadOnly; kResourceExhausted (disk full, memory); kIoError; kInternal (SQL that is
-//          wrong, a constraint). A Query keeps an error of preparing or binding until Step().
+//          kReadOnly; kResourceExhausted (disk full, memory); kIoError; kInternal (wrong SQL, a
+//          constraint). A Query keeps an error of preparing or binding until Step().
 // Threads: none of it is thread-safe: one connection, one thread at a time.
 #ifndef ATTNDB_STORE_CATALOG_SQLITE_H_
 #define ATTNDB_STORE_CATALOG_SQLITE_H_
@@ -39,7 +39,7 @@ struct FinalizeStatement {
 };
 using StatementPtr = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-// A statement being run. Gives the statement back to its database's cache when it goes.
+// A running statement. Its destructor returns the statement to the database's cache.
 class Query {
  public:
   Query(Query&& other) noexcept = default;
@@ -62,11 +62,11 @@ class Query {
 
   // True: a row is there. False: no more rows.
   Result<bool> Step();
-  // Runs a statement that gives no rows.
+  // Runs a statement that returns no rows.
   Status Run();
 
-  // Columns of the current row, from 0. What is NULL or of another type reads as 0 or empty; views
-  // live until the next Step.
+  // Columns of the current row, from 0. NULL, or a value of another type, reads as 0 or empty.
+  // Views live until the next Step.
   int64_t Int(int column) const;
   std::optional<int64_t> OptionalInt(int column) const;
   std::string_view Text(int column) const;
@@ -90,11 +90,12 @@ class Query {
 
 class SqliteDatabase {
  public:
-  // What Checkpoint left in the log.
+  // The state of the log after Checkpoint.
   enum class LogState {
     kEmpty,
-    kCopied,  // It could not be cut off, but the file has all that it holds.
-    kHolds,   // A reader or an error was in the way: perhaps commits that the file lacks.
+    kCopied,  // The log could not be cut off, but the file has all of its content.
+    // A reader or an error prevented the copy: the log may hold commits that the file lacks.
+    kHolds,
   };
   enum class Mode {
     kReadWrite,
@@ -114,7 +115,7 @@ class SqliteDatabase {
 
   const std::string& path() const { return path_; }
 
-  // Statements without parameters, separated by semicolons; rows are dropped.
+  // Runs statements without parameters, separated by semicolons; rows are dropped.
   Status Execute(const char* sql);
 
   // A statement with its parameters bound in order. `sql` is a literal.
@@ -132,11 +133,11 @@ class SqliteDatabase {
   int64_t last_insert_id() const { return sqlite3_last_insert_rowid(handle_.get()); }
   int64_t num_changes() const { return sqlite3_changes64(handle_.get()); }
 
-  // Copies the write-ahead log into the database file and empties it. What is committed is durable
-  // in any case.
+  // Copies the write-ahead log into the database file and empties the log. Commits are durable in
+  // any case.
   LogState Checkpoint();
 
-  // What SQLite's result code means, with file, SQLite's words and the damaged page.
+  // The meaning of SQLite's result code, with the file, SQLite's message and the damaged page.
   Status ErrorStatus(int rc) const;
 
   sqlite3* handle() const { return handle_.get(); }
@@ -151,7 +152,7 @@ class SqliteDatabase {
 
   const std::string path_;
   std::unique_ptr<sqlite3, CloseHandle> handle_;
-  // Statements not in use, by the address of their SQL: as many as there are literals.
+  // Statements that are not in use, by the address of their SQL; at most one per literal.
   std::unordered_map<const char*, StatementPtr> idle_statements_;
 };
 
@@ -165,7 +166,7 @@ class Transaction {
   Transaction& operator=(Transaction&&) = delete;
   ~Transaction();
 
-  // Durable when it returns Ok; nothing has changed when it doesn't. `log`: Checkpoint's result.
+  // The changes are durable if it returns Ok; else nothing has changed. `log`: Checkpoint's result.
   Status Commit(SqliteDatabase::LogState* log = nullptr);
 
  private:

@@ -9,7 +9,7 @@
 namespace attndb::store {
 namespace {
 
-// In the order in which SQLite takes those that it holds together: its own of sqlite3BtreeOpen,
+// In the order in which SQLite takes several of them: its own in sqlite3BtreeOpen,
 // sqlite3_randomness, sqlite3_vfs_find, the unix VFS, pages and memory.
 constexpr std::array kLocks = {
     SQLITE_MUTEX_STATIC_OPEN, SQLITE_MUTEX_STATIC_PRNG, SQLITE_MUTEX_STATIC_MAIN,
@@ -27,7 +27,7 @@ void UnlockAll() {
 }  // namespace
 
 void LetForksWaitForSqlite() {
-  // Where it can't be registered, for want of memory, forks are as they were.
+  // If the registration fails for lack of memory, forks behave as without it.
   [[maybe_unused]] static const int kRegistered = pthread_atfork(LockAll, UnlockAll, UnlockAll);
 }
 

@@ -5,10 +5,10 @@
 namespace attndb::store {
 namespace {
 
-// Far beyond what a tenant ever stores, and far from where a sum would overflow.
+// Far beyond any number that a tenant reaches, and far from where a sum would overflow.
 constexpr int64_t kMaxNumber = int64_t{1} << 62;
 
-// What is numbered, and the statements for it.
+// A numbered kind of row, and its statements.
 struct Numbered {
   const char* what;
   const char* next;     // Takes a tenant.

@@ -16,12 +16,12 @@
 
 namespace attndb::store {
 
-// In the caller's transaction. Takes the place of what the context had.
+// Runs in the caller's transaction. Replaces the context's layout.
 Status NoteTextLayout(SqliteDatabase* database, ContextId context, const TextLayout& text);
 
 Result<TextLayout> LayoutOfText(SqliteDatabase* database, ContextId context, uint64_t num_tokens);
 
-// For a catalog of an older version, which has none.
+// For a catalog of an older version, which has no layouts.
 Status ViewNoLayouts(SqliteDatabase* database);
 
 }  // namespace attndb::store

@@ -1,4 +1,4 @@
-// Time to live: its limits, and when it is over.
+// Time to live: its limits and its end.
 //
 // Units:   seconds for a TTL, microseconds for times.
 // Threads: pure functions.
@@ -31,11 +31,11 @@ inline std::optional<int64_t> TtlSeconds(const OptionalTtl& ttl) {
   return ttl.has_value() ? std::optional<int64_t>(ttl->count()) : std::nullopt;
 }
 
-// A TTL counts from the last access; what is pinned never expires.
+// A TTL counts from the last access; a pinned context never expires.
 inline bool IsExpired(bool pinned, std::optional<int64_t> ttl_seconds, int64_t last_access_us,
                       int64_t now_us) {
   if (pinned || !ttl_seconds.has_value()) return false;
-  // Divided, not multiplied, and in the unsigned: the row may hold any number.
+  // Divides in unsigned arithmetic instead of multiplying: the row may hold any number.
   if (now_us < last_access_us) return false;
   const uint64_t idle_us = static_cast<uint64_t>(now_us) - static_cast<uint64_t>(last_access_us);
   return *ttl_seconds < 0 || idle_us / 1'000'000 >= static_cast<uint64_t>(*ttl_seconds);

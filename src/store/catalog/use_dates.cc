@@ -13,7 +13,7 @@ constexpr int64_t kMaxClockUs = int64_t{1} << 62;
 // of their own between these and the clock's.
 constexpr int64_t kRoomUs = 100'000;
 
-// SQLite lets a program keep numbers here, each with a name, and uses those with a table's name.
+// SQLite lets a program keep named numbers in this table, and itself uses the names of tables.
 constexpr const char* kFirst = "clock.behind.first_us";
 constexpr const char* kNewest = "clock.behind.newest_us";
 constexpr const char* kAhead = "clock.behind.ahead_us";
