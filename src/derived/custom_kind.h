@@ -1,7 +1,7 @@
 // Objects of a caller's own type (attndb/custom_index.h): a kind for each type that a store was
 // opened with.
 //
-// Threads: stateless but for the type, which is thread-safe by its own promise.
+// Threads: stateless, except for the type, which promises to be thread-safe.
 #ifndef ATTNDB_DERIVED_CUSTOM_KIND_H_
 #define ATTNDB_DERIVED_CUSTOM_KIND_H_
 
@@ -14,7 +14,7 @@
 
 namespace attndb::derived {
 
-// The name that plans and sessions call the type's kind by, which is also its objects' name.
+// The name of the type's kind in plans and sessions, and of its objects.
 std::string CustomUse(std::string_view name);
 
 std::unique_ptr<const Kind> MakeCustomKind(const CustomIndexType& type);

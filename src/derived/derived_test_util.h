@@ -1,5 +1,5 @@
-// What tests of derived objects share: a kind whose objects are the first bytes of each head's
-// rows, and a store of one segment that notes what it is asked for.
+// Shared by tests of derived objects: a kind whose objects are the first bytes of each head's rows,
+// and a store of one segment that records its calls.
 //
 // Threads: FakeStore is thread-safe.
 #ifndef ATTNDB_DERIVED_DERIVED_TEST_UTIL_H_
@@ -98,7 +98,7 @@ class FakeStore final : public derived::Store {
   const std::shared_ptr<const storage::Segment>& segment_ptr() const { return segment_; }
   const derived::ObjectFiles& files() const { return files_; }
   MemoryFileSystem& file_system() { return fs_; }
-  // The bytes that an object made of keys has for a head.
+  // The expected bytes of a head in an object that is made of keys.
   FirstBytesKind::Bytes ExpectedOf(uint32_t kv_head) const {
     const std::byte* const k = data_.head(0, kv_head).k.data();
     return {k, k + FirstBytesKind::kBytes};
@@ -108,17 +108,17 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return FactsLocked();
   }
-  // The status that Admit answers from now on.
+  // Sets the status that Admit returns from now on.
   void Refuse(Status status) {
     MutexLock lock(&mutex_);
     admits_ = std::move(status);
   }
-  // The status that PublishObject answers from now on.
+  // Sets the status that PublishObject returns from now on.
   void RefuseToPublish(Status status) {
     MutexLock lock(&mutex_);
     publishes_ = std::move(status);
   }
-  // Makes the segment one that is gone.
+  // Makes OpenSegment fail as if the segment were gone.
   void Drop() {
     MutexLock lock(&mutex_);
     dropped_ = true;
@@ -127,12 +127,12 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return num_opened_;
   }
-  // The bytes that Admit was asked for.
+  // The bytes passed to Admit.
   std::vector<uint64_t> admitted_bytes() const {
     MutexLock lock(&mutex_);
     return admitted_bytes_;
   }
-  // How many held the segment at each call of SegmentReleased, this store being one.
+  // The number of holders of the segment, this store included, at each call of SegmentReleased.
   std::vector<int64_t> num_holders() const {
     MutexLock lock(&mutex_);
     return num_holders_;
@@ -141,7 +141,7 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return lost_;
   }
-  // The statuses of failed reads that the store was told since the last call.
+  // The statuses of failed reads that were reported since the last call.
   std::vector<Status> TakeDamage() {
     MutexLock lock(&mutex_);
     return std::exchange(damage_, {});

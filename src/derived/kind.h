@@ -1,10 +1,10 @@
-// A kind of derived object: what it is called, what it is made from, and how it is made, written
-// and read, one kv head at a time.
+// A kind of derived object: its names, its source, and how it is made, written and read, one kv
+// head at a time.
 //
-// A kind gives functions of one head; what is done for all heads of a layer or of a run follows
-// from them, and is here once for all kinds. kinds.h lists the kinds that there are.
+// A kind implements functions of one head. The work for all heads of a layer or of a run follows
+// from these, and is here once for all kinds. kinds.h lists the existing kinds.
 //
-// Errors:  those of the run, of the object's file and of the index that is made:
+// Errors:  those of the run, of the object's file and of the index that is built:
 //          kResourceExhausted, kCorruption, kUnsupported, kIoError, kCancelled.
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_DERIVED_KIND_H_
@@ -35,8 +35,8 @@
 
 namespace attndb::derived {
 
-// What an object gives for one kv head; a kind fills those fields that it is about. All are null
-// for a head that has no object, as one with NaN or Inf.
+// An object's data for one kv head; a kind fills the fields that concern it. All are null for a
+// head without an object, such as a head with NaN or Inf.
 struct Head {
   const index::KeyEstimates* estimates = nullptr;
   const index::KeyIndex* index = nullptr;
@@ -44,10 +44,10 @@ struct Head {
   const kernels::ValueMeansView* value_means = nullptr;
   const index::ClusterSums* sums = nullptr;
   const index::TokenRanking* ranking = nullptr;
-  std::shared_ptr<const void> owner;  // Keeps alive what the pointers above point to.
+  std::shared_ptr<const void> owner;  // Keeps the data of the pointers above alive.
 };
 
-// A head that was built just now, with the bytes of it that are written.
+// A newly built head, with the bytes to write.
 struct BuiltHead {
   Head head;
   // Points into head.owner; empty if the head has nothing.
@@ -55,7 +55,7 @@ struct BuiltHead {
   uint64_t num_rows = 0;  // 0 if the head has nothing.
 };
 
-// An object of a run's first tokens, but not of all, from which the run's own object can grow.
+// An object of a run's first tokens only, from which the run's own object can grow.
 struct PriorObject {
   std::shared_ptr<const storage::Companion> object;
   uint64_t num_tokens = 0;
@@ -68,21 +68,21 @@ struct PriorHead {
   uint64_t num_tokens = 0;
 };
 
-// What a head is built from.
+// The input for building a head.
 struct HeadSource {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
   uint32_t kv_head = 0;
   const LayerSpec* spec = nullptr;
   const std::byte* rows = nullptr;            // Rows of K or V: Traits::made_of.
-  const index::PlaneSource* keys = nullptr;   // Null if the kind is made of values.
-  ThreadPool* pool = nullptr;                 // For this build alone.
+  const index::PlaneSource* keys = nullptr;   // Null if the kind is made from values.
+  ThreadPool* pool = nullptr;                 // For this build only.
   const std::atomic<bool>* cancel = nullptr;  // May be null.
-  // Null if nothing is there to grow from, or the kind does not grow.
+  // Null if there is no object to grow from, or the kind does not grow.
   const PriorHead* prior = nullptr;
 };
 
-// What a head is read from.
+// The input for reading a head.
 struct HeadParts {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
@@ -95,23 +95,23 @@ class Kind {
  public:
   enum class Rows { kKeys, kValues };
   struct Traits {
-    std::string use;     // What sessions and plans call the kind: kinds.h.
+    std::string use;     // The kind's name in sessions and plans: kinds.h.
     std::string object;  // Name of its objects; if their bytes change, they get another name.
     std::vector<std::string> parts;  // Names of the parts that each head has.
     uint64_t min_tokens = 0;         // Shorter runs have no object.
-    // Names of earlier objects with other bytes, which are not read any more.
+    // Names of earlier objects with other bytes, which are no longer read.
     std::vector<std::string> former;
     Rows made_of = Rows::kKeys;
-    bool always = false;  // Built for each segment. False: once a plan has asked.
-    // Takes much longer than a pass over the rows: built on disk only, in a lane that no fast kind
-    // waits in.
+    bool always = false;  // Built for each segment. False: built once a plan has asked for it.
+    // Takes much longer than a pass over the rows: built on disk only, and in a lane without fast
+    // kinds.
     bool slow = false;
-    bool grows = false;  // Its objects can grow from one of the run's first tokens.
-    // Name of the object that a build leaves when it is cut short: the heads that it had made. The
-    // next build takes them over. Empty: it leaves nothing.
+    bool grows = false;  // Its objects can grow from an object of the run's first tokens.
+    // Name of the object that an interrupted build leaves: its finished heads. The next build takes
+    // them over. Empty: it leaves nothing.
     std::string begun;
-    // The caller's own code: objects are kept in memory only, counted by the bytes that they report
-    // once they are built, and built in the slow lane.
+    // The caller's own code. Its objects are kept in memory only, are counted by the bytes that
+    // they report after the build, and are built in the slow lane.
     bool is_custom = false;
   };
 
@@ -127,10 +127,10 @@ class Kind {
   virtual uint64_t HeadBytes(const storage::KvRun& run, LayerId layer,
                              const LayerSpec& spec) const = 0;
   virtual Result<BuiltHead> Build(const HeadSource& source) const = 0;
-  // Makes a head of bytes that were read and verified. REQUIRES: the parts are not empty.
+  // Makes a head from verified bytes. REQUIRES: the parts are not empty.
   virtual Result<Head> Parse(HeadParts parts) const = 0;
 
-  // Bytes of the run's object on disk, at most: a head that has nothing takes nothing.
+  // The most bytes of the run's object on disk. A head without an object takes none.
   uint64_t ObjectBytes(const storage::KvRun& run, const ModelSpec& spec) const;
   // Bytes of memory of one layer, built or read.
   uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer, const LayerSpec& spec) const;
@@ -145,24 +145,24 @@ class Kind {
                                        const LayerSpec& spec, const BuildOptions& options) const;
   Result<std::vector<Head>> ReadLayer(const storage::Companion& object, const storage::KvRun& run,
                                       LayerId layer, const LayerSpec& spec) const;
-  // Builds all heads and adds their parts to `writer`; holds one head in memory at a time.
-  // `layer_done` is called after each layer. `prior`: null, or the object from which heads grow, as
-  // far as it can be read. `begun`: null, or an object of the run that has some of the heads; those
-  // that can be read are taken over.
+  // Builds all heads and adds their parts to `writer`; holds one head in memory at a time. Calls
+  // `layer_done` after each layer. `prior`: null, or the object from which heads grow, as far as it
+  // is readable. `begun`: null, or an object of the run with some of the heads; readable ones are
+  // taken over.
   Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
                const PriorObject* prior = nullptr, const storage::Companion* begun = nullptr) const;
 
  private:
   Status CancelledIn(LayerId layer) const;
-  // Adds the head of `begun` whose first part that is, if it is there and can be read.
+  // Adds the head of `begun` whose first part is `first`, if it exists and is readable.
   Result<bool> TakeOver(const storage::PartPlace& first, const storage::Companion* begun,
                         storage::CompanionWriter* writer) const;
 
   const Traits traits_;
 };
 
-// Whether plans choose tokens in such a layer, so that objects of it are read.
+// Whether plans choose tokens in such a layer, so that its objects are read.
 bool HasObjects(const LayerSpec& spec);
 
 }  // namespace attndb::derived

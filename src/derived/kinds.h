@@ -1,4 +1,4 @@
-// The kinds of derived objects: one list. A new kind is a folder in index, a pair of files here,
+// The list of all kinds of derived objects. A new kind is a folder in index, a pair of files here,
 // and one line in BuiltinKinds.
 //
 // Threads: constant after the last Add.
@@ -16,7 +16,7 @@
 
 namespace attndb::derived {
 
-// The names by which sessions call kinds. Plans name those that find keys (planner/plan_registry.h:
+// The names of kinds in sessions. Plans name kinds that find keys (planner/plan_registry.h:
 // finds_by).
 inline constexpr std::string_view kKeyPlanes = "key_planes";
 inline constexpr std::string_view kValuePlanes = "value_planes";
@@ -25,8 +25,8 @@ inline constexpr std::string_view kStaticPrefill = "static_prefill";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
 inline constexpr std::string_view kRoarGraph = "roargraph";
-// These names are followed by a setting, as in "pq_8x8"; those of graphs only if there is one a q
-// head, as in "graph_head".
+// A setting follows these names, as in "pq_8x8". Names of graphs have a setting only if there is
+// one graph per q head, as in "graph_head".
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
 inline constexpr std::string_view kInfLlm = "infllm";
@@ -42,11 +42,11 @@ class Kinds {
 
   size_t size() const { return kinds_.size(); }
   std::span<const std::unique_ptr<const Kind>> all() const { return kinds_; }
-  // The kind's place in all(). REQUIRES: it is one of them.
+  // The kind's index in all(). REQUIRES: it is in the list.
   size_t NumberOf(const Kind& kind) const;
-  // The kind of that use. REQUIRES: there is one.
+  // The kind with that use. REQUIRES: it exists.
   const Kind& ForUse(std::string_view use) const;
-  // The kind whose objects have that name; null if this version reads none of the kind.
+  // The kind whose objects have that name; null if this version reads no such kind.
   const Kind* FindObject(std::string_view object) const;
 
  private:
@@ -56,8 +56,8 @@ class Kinds {
 // A set of kinds: bit i stands for number i.
 using KindSet = std::bitset<Kinds::kMost>;
 
-// How kinds are built, where something can be chosen; 0 = as the index thinks fit. Objects that
-// were built with other choices are read all the same.
+// Options of building kinds; 0 = the index decides. Objects that were built with other options are
+// still read.
 struct KindOptions {
   size_t kmeans_iterations = 0;  // Rounds of k-means, for codebooks and for clusters of directions.
   // RoarGraph's N_q, M and L: index/graph/graph_source.h.
@@ -67,7 +67,7 @@ struct KindOptions {
   size_t max_training_queries = 0;  // For graphs: index/graph/graph_source.h.
 };
 
-// The kinds that this version has.
+// The kinds of this version.
 Kinds BuiltinKinds(const KindOptions& options = {});
 
 }  // namespace attndb::derived

@@ -1,4 +1,4 @@
-// The files of derived objects in a store's folder: written, opened, verified and removed.
+// The files of derived objects in a store's folder: writes, opens, verifies and removes them.
 //
 // Errors:  those of storage/kv/companion.h and companion_writer.h.
 // Threads: constant; thread-safe.
@@ -36,8 +36,8 @@ class ObjectFiles {
                                                            const std::atomic<bool>* cancel) const;
   // Reads every byte and compares it with its checksum.
   Status Verify(const storage::ObjectName& name, const Sha256Digest& root_hash) const;
-  // Removes the files of an object that the catalog does not name (any more). If that fails they
-  // are orphans, which the next open removes.
+  // Removes the files of an object that the catalog does not name. If that fails they are orphans,
+  // which the next open removes.
   void Remove(const storage::ObjectName& name) const;
 
  private:

@@ -1,8 +1,7 @@
 // The sources from which key planes and indexes of a layer's heads are made.
 //
-// Errors:  none: without sampled queries, if they can't be read, objects are made all the same, and
-//          are less good.
-// Threads: constant once made.
+// Errors:  none. If sampled queries can't be read, objects are still made, but are less good.
+// Threads: constant after construction.
 #ifndef ATTNDB_DERIVED_PLANE_SOURCES_H_
 #define ATTNDB_DERIVED_PLANE_SOURCES_H_
 
@@ -34,7 +33,7 @@ class PlaneSources {
         frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
         queries_(run.ReadQueries(layer)) {}
 
-  // The source of one kv head. `k`: the head's rows, of the whole run. The result points into this.
+  // The source of one kv head. `k`: the head's rows of the whole run. The result points into this.
   index::PlaneSource Of(uint32_t kv_head, const std::byte* k) const {
     index::PlaneSource source = source_;
     source.keys = {k, row_, row_, dtype_};

@@ -1,7 +1,7 @@
-// What derived objects need of the store whose segments they are made from: it opens segments,
-// admits bytes, numbers and publishes objects, and is told of damage.
+// The interface of derived objects to the store of their segments. The store opens segments, admits
+// bytes, numbers and publishes objects, and is told about damage.
 //
-// Only the background calls it: each function may read the catalog, and wait for a lock or the
+// Only background threads call it: each function may read the catalog, and wait for a lock or the
 // disk.
 //
 // Threads: thread-safe.
@@ -26,7 +26,7 @@ namespace attndb::derived {
 using SegmentId = uint64_t;
 using RunId = uint64_t;  // Id of a segment or of a block of a tail: storage::KvRun::id.
 
-// A derived object on disk, as the catalog knows it.
+// The catalog's record of a derived object on disk.
 struct ObjectRecord {
   std::string kind;         // Kind::Traits::object.
   uint64_t generation = 0;  // Later objects of the same kind and segment have larger ones.
@@ -34,10 +34,10 @@ struct ObjectRecord {
   Sha256Digest root_hash{};
 };
 
-// What the catalog knows of a segment.
+// The catalog's record of a segment.
 struct SegmentFacts {
   SegmentId id = 0;
-  uint64_t owner = 0;  // Whose it is: Lanes::Job::owner.
+  uint64_t owner = 0;  // The owner of its jobs: Lanes::Job::owner.
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;
   bool damaged = false;
@@ -70,36 +70,36 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Opens a segment. Errors: kFailedPrecondition (there is no such segment any more); those of
-  // opening it.
+  // Opens a segment. Errors: kFailedPrecondition (the segment no longer exists); those of opening
+  // it.
   virtual Result<OpenedSegment> OpenSegment(SegmentId id) = 0;
-  // To be called after a segment of OpenSegment was let go of: it may have been dropped meanwhile,
-  // and its files be left to remove.
+  // Call it after a segment of OpenSegment was released. The segment may have been dropped
+  // meanwhile; its files are then removed.
   virtual void SegmentReleased() = 0;
 
-  // Whether an object of the kind, of so many bytes, may be written. The bytes of objects that it
-  // replaces, and of a build of it that was cut short, count as free. If the disk has no room
-  // beside such a build, the build is dropped.
+  // Ok if an object of the kind with `bytes` bytes may be written. The bytes of objects that it
+  // replaces count as free, and so does an interrupted build of the object. If the disk has no room
+  // in addition to such a build, the build is dropped.
   // Errors: kFailedPrecondition (no room on the disk, or in the quota of the segment's owner:
   //         nothing is evicted for an object).
   virtual Status Admit(SegmentId id, std::string_view kind, uint64_t bytes) = 0;
-  // A generation for a new object. Errors: those of the catalog's commit.
+  // Returns a generation for a new object. Errors: those of the catalog's commit.
   virtual Result<uint64_t> ReserveGeneration() = 0;
-  // Records that the segment is to have an object of the kind; the record stays until the object is
-  // published, so that the next process does what this one leaves undone. Does nothing if the
-  // segment is gone or damaged.
+  // Records that the segment is to have an object of the kind. The record stays until the object is
+  // published, so that the next process completes the work. Does nothing if the segment is gone or
+  // damaged.
   // Errors: those of the commit.
   virtual Status Wish(SegmentId id, std::string_view kind) = 0;
   // Commits an object whose files are durable; it replaces earlier ones of its kind.
   // Errors: as Admit; those of the commit; kFailedPrecondition (the segment is gone or damaged).
   virtual Status PublishObject(SegmentId id, const ObjectRecord& object) = 0;
 
-  // Forgets an object that nobody needs any more, and removes its files.
+  // Forgets an object that is no longer needed, and removes its files.
   virtual void DropObject(const storage::ObjectName& name) = 0;
 
-  // Tells the status that reading the segment's rows gave.
+  // Reports the status of reading the segment's rows.
   virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
-  // Tells why the object can't be read. If its bytes are wrong it is dropped.
+  // Reports why the object can't be read. If its bytes are wrong, the store drops it.
   virtual void ReportLoss(const storage::ObjectName& name, const Status& status) = 0;
 };
 
