@@ -1,21 +1,21 @@
-// The way into one call that several threads share, each with a part of it: the first part to
-// enter sets the call up, the last that leaves ends it.
+// The gate of one call that several threads share, each with a part. The first part to enter sets
+// the call up; the last part to leave ends it.
 //
 //   ATTNDB_RETURN_IF_ERROR(gate.Enter(call, part, [&] { Begin(); }));
 //   work;
 //   gate.Leave([&] { End(); });
 //
-// Order:   no part works before `begin` returned, and `end` runs after all have worked. Parts may
-//          come at the same time, or one after another in one thread: none waits for one that has
-//          not come yet.
-// Errors:  a part of another call than the one under way, and one that has come already, is refused
-//          and told so. A call whose parts do not all come stays under way until it is given up.
-// Threads: thread-safe, but for GiveUp.
-// Atomics: the release of call_ = 0 by the last part of a call pairs with the acquire of call_ by
-//          all parts of the next, which so see neither state, nor is_open_, nor the parts of the
-//          call before. is_open_ is set after `begin`; a part that sees it set sees what `begin`
-//          wrote. The release of each decrement of num_inside_ pairs with the acquire of the last
-//          one, so that `end` sees what all parts wrote. The words of have_come_ order nothing.
+// Order:   no part works before `begin` has returned, and `end` runs after all parts have worked.
+//          Parts may come at the same time, or one after another in one thread: no part waits for
+//          one that has not come yet.
+// Errors:  a part of another call than the one under way is refused, and so is a part that has come
+//          already. A call whose parts do not all come stays under way until it is given up.
+// Threads: thread-safe, except GiveUp.
+// Atomics: the last part of a call stores call_ = 0 with release; all parts of the next call load
+//          call_ with acquire. They so see no state of the call before: neither is_open_ nor its
+//          parts. is_open_ is set after `begin`; a part that sees it set sees the writes of
+//          `begin`. The release of each decrement of num_inside_ pairs with the acquire of the last
+//          one, so that `end` sees the writes of all parts. The words of have_come_ order nothing.
 #ifndef ATTNDB_SESSION_CALL_GATE_H_
 #define ATTNDB_SESSION_CALL_GATE_H_
 
@@ -38,9 +38,9 @@ class CallGate {
     friend bool operator==(const Call&, const Call&) = default;
   };
 
-  // Lets a part of `call` in, once `begin` has run, which the first part does.
-  // Errors: kFailedPrecondition (another call is under way; the part has come already); it is not
-  //         let in then. REQUIRES: part < call.num_parts.
+  // Lets a part of `call` in, once `begin` has run; the first part runs it.
+  // Errors: kFailedPrecondition (another call is under way; the part has come already); the part is
+  //         not let in then. REQUIRES: part < call.num_parts.
   template <typename Begin>
   Status Enter(const Call& call, uint32_t part, const Begin& begin) {
     const uint64_t word = (uint64_t{call.layer} << 32) | call.num_parts;
@@ -60,7 +60,7 @@ class CallGate {
     return RefuseTwice(call, part);
   }
 
-  // REQUIRES: each part that was let in leaves, once.
+  // REQUIRES: each part that was let in leaves exactly once.
   template <typename End>
   void Leave(const End& end) {
     if (num_inside_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -68,8 +68,8 @@ class CallGate {
     Close();
   }
 
-  // Ends the call under way, if there is one, without the parts that have not come; `end` is given
-  // it. REQUIRES: no part is inside, and none comes meanwhile.
+  // Ends the call under way, if there is one, without the missing parts. `end` gets the call.
+  // REQUIRES: no part is inside, and none comes meanwhile.
   template <typename End>
   void GiveUp(const End& end) {
     if (!is_under_way()) return;
@@ -79,7 +79,7 @@ class CallGate {
 
   // The call under way; num_parts is 0 if there is none.
   Call under_way() const { return CallOf(call_.load(std::memory_order_acquire)); }
-  // Ok if no call is under way; else kFailedPrecondition, which names it.
+  // Ok if no call is under way; else kFailedPrecondition, which names the call.
   Status CheckIdle() const;
   bool is_under_way() const { return call_.load(std::memory_order_acquire) != 0; }
 

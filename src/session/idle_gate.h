@@ -1,14 +1,14 @@
-// Tells whether something is in use, and keeps users out for a moment if it is not.
+// Tells whether an object is in use, and keeps users out for a moment if it is not.
 //
 //   user:   gate.Enter(); use; gate.Leave();
 //   other:  if (gate.TryClose()) { change; gate.Open(); }
 //
-// Waiting: Enter waits while the gate is closed, as event_count.h does; nothing else waits.
+// Waiting: Enter waits while the gate is closed, as event_count.h does; no other function waits.
 // Errors:  none.
 // Threads: thread-safe.
-// Atomics: each side sees what the other wrote before it left or opened. Leave and TryClose are
-//          sequentially consistent, so that a flag, set before TryClose and read after Leave, is
-//          seen where TryClose has failed.
+// Atomics: each side sees the other's writes before Leave or Open. Leave and TryClose are
+//          sequentially consistent. So if TryClose fails, a flag that was set before TryClose is
+//          seen when it is read after Leave.
 #ifndef ATTNDB_SESSION_IDLE_GATE_H_
 #define ATTNDB_SESSION_IDLE_GATE_H_
 
@@ -26,12 +26,12 @@ class IdleGate {
   }
   void Leave() { num_users_.fetch_sub(1); }
 
-  // Closes the gate if nobody is inside, and it is not closed already.
+  // Closes the gate if it has no users and is not closed already.
   bool TryClose() {
     uint32_t none = 0;
     return num_users_.compare_exchange_strong(none, kClosed);
   }
-  // REQUIRES: the caller has closed it.
+  // REQUIRES: the caller has closed the gate.
   void Open() {
     num_users_.store(0);
     opened_.WakeAll();

@@ -1,13 +1,13 @@
-// The q rows that a session keeps for its tail, on which indexes are trained later.
+// The q rows that a session keeps for its tail, to train indexes later.
 //
 // A hash of (position, layer, q head) decides which rows are kept, so that the sample does not
-// depend on how the tokens came in; on average `rate` rows are kept per token and kv head.
+// depend on how the tokens came in. On average it keeps `rate` rows per token and kv head.
 //
-// A sample can be frozen: what it has is shared then and not changed any more, and what is offered
-// later goes to rows of its own.
+// A sample can be frozen: its present rows are then shared and do not change, and later rows go to
+// new memory.
 //
-// Memory:  counted in the budget. Rows that find no memory are left out: an index is trained with
-//          fewer then.
+// Memory:  counted in the budget. Rows that find no memory are left out; an index is then trained
+//          with fewer rows.
 // Shapes:  rows [n, RowElements(head_dim)] of kv_dtype in RoPE layout half; token indices count
 //          from the first token of the tail.
 // Threads: one thread at a time. A fork is independent.
@@ -29,39 +29,37 @@ namespace attndb::internal {
 
 class QuerySample {
  public:
-  // `budget` must outlive it, and what is frozen of it.
+  // `budget` must outlive the sample and its frozen rows.
   QuerySample(const ModelSpec& spec, double rate, storage::MemoryBudget* budget);
 
-  // Rows of q as an engine gives them, and how they are turned to the session's positions; null:
-  // not at all.
+  // Rows of q as an engine gives them, and their rotation to the session's positions; null: none.
   struct Queries {
     TensorView rows;
     const Turn* shift = nullptr;
   };
-  // How many rows a sample has of each layer and kv head once q of all tokens at these positions
-  // was offered, if all found memory and none was without use.
+  // The number of rows of each layer and kv head after q of all tokens at these positions was
+  // offered, if all found memory and none was unusable.
   static std::vector<std::vector<uint64_t>> Count(const ModelSpec& spec, double rate,
                                                   int64_t first_position, uint64_t num_tokens);
 
-  // Offers q of consecutive tokens, the first of which is token `tail_token` of the tail and has
-  // position `position`. Tokens that were offered before are ignored.
+  // Offers q of consecutive tokens. The first one is token `tail_token` of the tail and has
+  // position `position`. Ignores tokens that were offered before.
   void Offer(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t tail_token,
              int64_t position);
 
   // Forgets the rows of tokens from `num_tail_tokens` on.
   void Crop(uint64_t num_tail_tokens);
-  // Forgets the rows of the tail's first tokens; the others are counted from there on.
+  // Forgets the rows of the tail's first tokens. Other tokens count from there on.
   void DropFirst(uint64_t num_tail_tokens);
 
-  // The rows that are there now, by layer and kv head, in pieces that follow each other. They stay
-  // as they are, whatever becomes of the sample. Copies no row.
+  // The present rows, by layer and kv head, in consecutive pieces. They do not change with the
+  // sample. Copies no row.
   using Frozen = std::vector<std::vector<std::vector<storage::SharedQueries>>>;
   Frozen Freeze();
-  // A sample that has the same rows, and shares their memory.
+  // Returns a sample with the same rows, which shares their memory.
   QuerySample Fork();
 
-  // The head's rows, in pieces that follow each other. Valid until the next call that changes the
-  // sample.
+  // The head's rows, in consecutive pieces. Valid until the next call that changes the sample.
   std::vector<storage::QueryRows> rows(LayerId layer, uint32_t kv_head) const;
   uint64_t memory_bytes() const;
 
@@ -78,7 +76,7 @@ class QuerySample {
 
   QuerySample(double rate, storage::MemoryBudget* budget) : rate_(rate), budget_(budget) {}
 
-  // Whether there is room for one row more.
+  // Whether there is room for one more row.
   bool HasRoom(storage::QueryBuffer* open, size_t row_bytes) const;
   void Keep(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t row, uint32_t q_head,
             uint64_t tail_token);

@@ -1,5 +1,5 @@
-// Tallies what ran of what a layer's plan asks for. A call is tallied by the lists that it ran
-// with, once it has ended; before the first call, the tally is made of what is ready.
+// Tallies the parts of a layer's plan that ran. A call is tallied once it has ended, from the lists
+// that it ran with. Before the first call, the tally is made of the objects that are ready.
 //
 // Memory:  the caller's; nothing is allocated.
 // Threads: one thread; the views must outlive the teller.
@@ -27,13 +27,14 @@
 
 namespace attndb::internal {
 
-// A layer, its plan and what is ready of its objects.
+// A layer, its plan and its ready objects.
 struct LayerToTell {
   const planner::LayerExecution* execution = nullptr;
   const planner::ChainFacts* chain = nullptr;
   const derived::Kinds* kinds = nullptr;
-  bool index_is_asked = false;  // By the plan's text; the optimizer may take another method.
-  uint64_t num_segments = 0;    // They are the first runs.
+  // The plan's text asks for it; the optimizer may choose another method.
+  bool index_is_asked = false;
+  uint64_t num_segments = 0;                // The segments are the first runs.
   std::span<const uint64_t> run_tokens;     // [derived run]: tokens of the whole run.
   std::span<const derived::KindSet> ready;  // [derived run]
 };
@@ -43,7 +44,7 @@ struct CallToTell {
   uint64_t num_rows = 0;
   std::span<const attention::RunPart> parts;
   std::span<const attention::CallCost> head_costs;  // [kv head]
-  bool no_memory = false;                           // It had none for derived objects.
+  bool no_memory = false;                           // There was no memory for derived objects.
   // [kv head][part], or empty; null: the call had no such object there.
   std::span<const index::KeyIndex* const> indexes;
   std::span<const index::KeyEstimates* const> estimates;
@@ -51,23 +52,24 @@ struct CallToTell {
   std::span<const kernels::ValueMeansView* const> means;
   std::span<const index::ClusterSums* const> sums;
   std::span<const index::TokenRanking* const> rankings;
-  // By planner::Wanted: what the call held, [derived run], or empty.
+  // By planner::Wanted: the objects that the call held, [derived run], or empty.
   std::array<std::span<const derived::LayerObjectsPtr>, planner::kNumWanted> held;
 };
 
 class RanTeller {
  public:
-  // `spare`: changed.
+  // `spare`: memory that is overwritten.
   RanTeller(const LayerToTell& layer, std::vector<uint64_t>* spare)
       : layer_(layer), plan_(layer.execution->plan), pieces_(*spare) {}
 
   // Adds a call to the tally.
   void AddCall(const CallToTell& call, planner::RanTally* ran);
-  // Adds a call of one row that ran with what is ready now. `runs`: all of the layer, in order.
+  // Adds a call of one row with the objects that are ready now. `runs`: all runs of the layer, in
+  // order.
   void AddOutlook(std::span<const planner::RunFacts> runs, planner::RanTally* ran);
 
  private:
-  // A derived kind that a plan reads of the tokens that it chooses among.
+  // A derived kind that a plan reads for the tokens that it chooses among.
   struct Read {
     planner::Wanted wanted = planner::Wanted::kQuery;
     const derived::Kind* kind = nullptr;
@@ -79,7 +81,7 @@ class RanTeller {
   };
 
   Reads FindReads() const;
-  // Writes to pieces_ how many tokens of each piece the plan chooses among.
+  // Writes to pieces_ the number of tokens of each piece that the plan chooses among.
   template <typename Piece>
   void CountPieces(std::span<const Piece> pieces);
   // Adds a call; cause_of(kv head, read, piece) is kNone if the call had the object there.
@@ -91,7 +93,7 @@ class RanTeller {
   static bool Has(const CallToTell& call, planner::Wanted wanted, size_t place);
   void AddFullScans(const CallToTell& call, planner::RanTally* ran) const;
   bool IsReady(uint64_t run, const derived::Kind& kind) const;
-  // Why the run has no object of the kind that is ready.
+  // The reason why the run has no ready object of the kind.
   planner::Cause CauseOf(const derived::Kind& kind, uint64_t run) const;
   planner::Cause CauseInCall(const CallToTell& call, const Read& read, uint32_t head,
                              size_t piece) const;

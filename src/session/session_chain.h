@@ -1,8 +1,7 @@
-// What a session holds that is durable: the first part of its tokens, as a chain of sealed
-// segments.
+// The durable part of a session: its first tokens, as a chain of sealed segments.
 //
-// Over several contexts, the entries of one follow those of the other, and tokens that stand
-// parallel to others take no positions of their own.
+// A chain over several contexts has the entries of one context after those of another. Tokens that
+// stand parallel to others take no positions of their own.
 //
 // Threads: thread-compatible.
 #ifndef ATTNDB_SESSION_SESSION_CHAIN_H_
@@ -24,7 +23,7 @@ namespace attndb::internal {
 
 using storage::ChainEntry;
 
-// A chain, and what keeps its context from being evicted.
+// A chain, and a hold that keeps its context from being evicted.
 struct HeldChain {
   ContextId context = ContextId::kNone;
   ContextNumber number = ContextNumber::kNone;  // The context's, for its tenant.
@@ -38,10 +37,10 @@ class SessionChain {
  public:
   struct Contents {
     HeldChain held;
-    std::vector<TokenId> tokens;  // Ids of the chain's tokens, as many.
+    std::vector<TokenId> tokens;  // Ids of all tokens of the chain.
     int64_t first_position = 0;
-    // For a session over several contexts: these contexts, and the number of tokens in the chain
-    // that stand parallel to others: the positions of later tokens are smaller by that.
+    // For a session over several contexts: these contexts, and the number of the chain's tokens
+    // that stand parallel to others. Later tokens have positions that are smaller by this number.
     std::vector<SessionContext> contexts;
     uint64_t num_parallel = 0;
   };
@@ -50,7 +49,8 @@ class SessionChain {
 
   ContextId context() const { return contents_.held.context; }
   ContextNumber number() const { return contents_.held.number; }
-  // Whether the context is kept: not if the session goes on from a part of it alone.
+  // Whether the context is held. A session that continues only a part of the context does not hold
+  // it.
   bool holds_context() const { return contents_.held.hold != nullptr; }
   const std::vector<SessionContext>& contexts() const { return contents_.contexts; }
   bool is_over_many() const { return !contexts().empty(); }
@@ -58,11 +58,11 @@ class SessionChain {
   const std::vector<TokenId>& tokens() const { return contents_.tokens; }
   uint64_t num_tokens() const { return tokens().size(); }
   int64_t first_position() const { return contents_.first_position; }
-  // Position of the session's token of that index, which follows the chain.
+  // Position of the session's token with that index, which is at or behind the chain's end.
   int64_t PositionAfter(uint64_t token) const {
     return first_position() + static_cast<int64_t>(token - contents_.num_parallel);
   }
-  // What a fork starts from. `hold` keeps its context, where that is one.
+  // The contents that a fork starts from. `hold` holds its context, if there is one.
   Contents Fork(std::shared_ptr<const void> hold) const;
   // Reads all layers of the segments into memory, as far as there is room. Errors: those of
   // reading.

@@ -1,10 +1,10 @@
-// A session as its owner holds it, and all such sessions of a DB: so that one which no call is
-// using can be moved to what was stored or merged behind it, and lets go of the files that it read
-// before.
+// A session as its owner holds it, and the list of all such sessions of a DB. While no call uses a
+// session, another thread can move it to a chain that was stored or merged in the background. The
+// session then releases the files that it read before.
 //
-// Threads: SessionList and MoveIdle are thread-safe. Calls of a session are as its contract has
-//          them (attndb/session.h); beside those, only the move is another thread's, and it comes
-//          to sessions alone that nobody uses.
+// Threads: SessionList and MoveIdle are thread-safe. Calls of a session follow its contract
+//          (attndb/session.h). In addition, another thread may move a session, but only while no
+//          call uses it.
 #ifndef ATTNDB_SESSION_SESSION_HANDLE_H_
 #define ATTNDB_SESSION_SESSION_HANDLE_H_
 
@@ -26,9 +26,9 @@ class SessionHandle;
 class SessionList {
  public:
   void Add(SessionHandle* session) ATTNDB_EXCLUDES(mutex_);
-  // Waits for the session's move, if that is under way.
+  // Waits for the session's move, if one is under way.
   void Remove(SessionHandle* session) ATTNDB_EXCLUDES(mutex_);
-  // Moves each session that no call is using. Others move in their next step.
+  // Moves each session that no call is using. Other sessions move in their next step.
   void MoveIdle() ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -38,7 +38,7 @@ class SessionList {
 
 class SessionHandle {
  public:
-  // The session in use, until the end of the full expression, or for as long as this is kept.
+  // Marks the session as in use until the end of the full expression, or while this object lives.
   class Use {
    public:
     explicit Use(SessionHandle* handle) : handle_(handle) {
@@ -62,13 +62,13 @@ class SessionHandle {
 
   Use InUse() { return Use(this); }
 
-  // Ok in the process that opened the session; a fork of it may read fields alone.
+  // Ok in the process that opened the session. A forked child may only read fields.
   // Errors: kFailedPrecondition.
   Status CheckProcess() const;
 
  private:
   friend class SessionList;
-  // Where the session is in use, its last user moves it.
+  // If the session is in use, its last user moves it.
   void MoveIfIdle();
   void EndUse() {
     if (!is_here()) return;
@@ -79,11 +79,11 @@ class SessionHandle {
   bool is_here() const { return ForkCount() == fork_count_; }
 
   const uint64_t fork_count_ = ForkCount();
-  std::unique_ptr<SessionImpl> session_;  // Constant until a fork lets go of it.
+  std::unique_ptr<SessionImpl> session_;  // Constant until a forked child releases it.
   SessionList* const list_;
   IdleGate gate_;
-  // Set before the gate is tried, and read after it is left, both sequentially consistent: who
-  // comes to a session in use is seen by the last user.
+  // Set before the gate is tried, and read after it is left, both sequentially consistent. So the
+  // last user sees the flag of a thread that found the session in use.
   std::atomic<bool> move_is_due_ = false;
 };
 

@@ -1,5 +1,5 @@
-// What a session needs of the DB that it belongs to, and no more: so that sessions know no catalog
-// and no file.
+// A session's interface to its DB. It is as small as possible, so that sessions know no catalog and
+// no file.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_SESSION_SESSION_HOST_H_
@@ -36,9 +36,9 @@ namespace attndb::internal {
 
 class SessionList;
 
-// What all sessions of a DB share.
+// The objects that all sessions of a DB share.
 struct SessionParts {
-  SessionList* sessions = nullptr;  // Those that callers hold: see session_handle.h.
+  SessionList* sessions = nullptr;  // The sessions that callers hold: see session_handle.h.
   const planner::PlanRegistry* plans = nullptr;
   const attention::Registry* operators = nullptr;
   attention::ScratchPool* scratch = nullptr;
@@ -49,9 +49,9 @@ struct SessionParts {
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
   ThreadPool* pool = nullptr;
-  // How many runs of segments were merged since the store was opened: see SessionHost::Renew.
+  // The number of merges since the store was opened: see SessionHost::Renew.
   const std::atomic<uint64_t>* num_merged = nullptr;
-  // The prices of plans, as far as they are known; each stays as long as the host.
+  // The prices of plans, as far as they are known. Each lives as long as the host.
   const std::atomic<const planner::MachineConstants*>* machine = nullptr;
 };
 
@@ -60,42 +60,43 @@ struct SessionSettings {
   uint32_t dense_query_tokens = 64;
   uint64_t host_memory_bytes = 0;
   double query_sample = 0;
-  bool learns = true;  // Whether sessions learn from what calls cost: DBOptions::measure_machine.
+  // Whether sessions learn from the costs of calls: DBOptions::measure_machine.
+  bool learns = true;
 };
 
 class SessionHost {
  public:
   virtual ~SessionHost() = default;
 
-  // Both references hold as long as the host.
+  // Both references are valid as long as the host.
   virtual const SessionParts& parts() const = 0;
   virtual const SessionSettings& settings() const = 0;
 
   // Asks for a measurement of this machine in the background, if there is none and it is allowed.
   virtual void AskForPrices() = 0;
   // Waits until these jobs of the builder are over; the caller may run some of them. Errors: the
-  // jobs'; kCancelled, if options.progress ends the wait.
+  // jobs' errors; kCancelled, if options.progress ends the wait.
   virtual Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs,
                          const WaitOptions& options) = 0;
-  // Tells that the segment's rows could not be read. If `status` says that its bytes are wrong, it
-  // will be quarantined: by the background, or by the next call that looks into the catalog.
+  // Reports that the segment's rows could not be read. If `status` says that its bytes are wrong,
+  // the segment will be quarantined: in the background, or by the next call that reads the catalog.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;
 
-  // A tenant's sessions are counted. One that closes has let go of its chain and its hold by then.
+  // Counts a tenant's sessions. A session that closes has already released its chain and its hold.
   virtual void SessionOpened(const std::string& tenant) = 0;
   virtual void SessionClosed(const std::string& tenant) = 0;
-  // Keeps the context from being evicted for as long as the result lives, and counts that as its
-  // last access; null for no context.
+  // Keeps the context from being evicted while the result lives, and counts the call as an access.
+  // Null for no context.
   virtual std::shared_ptr<const void> Hold(ContextId context) = 0;
-  // The chain with merged segments in the place of runs that it holds; nothing if there is none.
+  // Returns the chain with merged segments in place of its runs; nothing if no run was merged.
   // SessionParts::num_merged tells when to ask again.
   virtual std::optional<std::vector<storage::ChainEntry>> Renew(
       std::span<const storage::ChainEntry> chain) const = 0;
-  // Lets go, in the background, of what a session had before it moved to another chain, and of
-  // files that nobody reads any more.
+  // Releases in the background the chain that a session left, and files that have no readers any
+  // more.
   virtual void LetGo(HeldChain held) = 0;
 
-  // What sessions of the context have learned, kept for the next one.
+  // What earlier sessions of the context have learned, kept for the next one.
   virtual std::optional<planner::LearnedState::Layers> FindLearned(ContextId context) const = 0;
   virtual void KeepLearned(ContextId context, const planner::LearnedState::Layers& learned) = 0;
 };

@@ -1,12 +1,12 @@
 // A session's state: the chain of sealed segments that it reads, its tail, its plan.
 //
-// Chain:   entries (segment, tokens of it that the session has), oldest first; then the tail. Over
-//          several contexts, the entries of one follow those of the other. Crop shortens entries;
-//          Store moves the tail into a new entry. Where the plan reads derived objects, complete
-//          blocks of the tail are runs from which objects are derived, as segments are.
+// Chain:   entries (segment, number of its tokens that the session uses), oldest first; then the
+//          tail. Over several contexts, the entries of one follow those of another. Crop shortens
+//          entries; Store moves the tail into a new entry. If the plan reads derived objects,
+//          complete blocks of the tail are runs with derived objects, like segments.
 // Step:    layer 0 appends n tokens, then layer 1 the same n, ... next_layer_ is the layer whose
 //          turn it is. An error inside a step sets failed_, which Crop and Reset clear.
-// Threads: as session.h: one thread at a time, but for AttendPart.
+// Threads: as session.h: one thread at a time, except AttendPart.
 #ifndef ATTNDB_SESSION_SESSION_IMPL_H_
 #define ATTNDB_SESSION_SESSION_IMPL_H_
 
@@ -51,7 +51,7 @@
 
 namespace attndb::internal {
 
-// What a session starts from.
+// The initial state of a session.
 struct SessionSeed {
   std::shared_ptr<SessionHost> host;  // Stays open as long as it has sessions.
   std::string tenant;
@@ -59,12 +59,12 @@ struct SessionSeed {
   std::shared_ptr<const storage::KvShape> shape;
   planner::Plan plan;
   SessionChain::Contents chain;
-  std::vector<Cut> cuts;  // Those of the chain's history.
-  // How rows are turned to other positions. REQUIRES: there are some if there are cuts.
+  std::vector<Cut> cuts;  // The cuts in the chain's history.
+  // Rotations to other positions. REQUIRES: set if there are cuts.
   std::optional<TurnTables> turns;
 };
 
-// What a Store takes of a session: its chain, and its tail as it is now, for a new segment.
+// A session's data for a Store: its chain, and its present tail for a new segment.
 struct SessionSnapshot {
   std::string tenant;
   ModelSpec spec;
@@ -76,17 +76,18 @@ struct SessionSnapshot {
   std::shared_ptr<storage::SegmentSource> tail;
 };
 
-// A Store of the session's tokens that goes on behind it.
+// A background Store of the session's tokens.
 struct StoreUnderWay {
-  std::future<Result<HeldChain>> held;  // What holds the tokens once they are durable.
+  std::future<Result<HeldChain>> held;  // Holds the tokens once they are durable.
   std::vector<TokenId> tokens;
 };
 
-// What a layer of a session has.
+// The state of one layer of a session.
 struct LayerProgress {
-  uint64_t num_tokens = 0;    // Those of a step that is under way among them.
-  bool is_in_memory = false;  // All stored K and V are, and what its plan reads of their objects.
-  // Its plan waits for objects, and there are tokens for which it has not waited.
+  uint64_t num_tokens = 0;  // Includes the tokens of a step under way.
+  // All stored K and V, and the derived objects that its plan reads, are in memory.
+  bool is_in_memory = false;
+  // Its plan waits for objects, and the wait for some tokens has not happened yet.
   bool awaits_derived = false;
 };
 
@@ -112,7 +113,7 @@ class SessionImpl {
   void Reset();
   Status SetFilter(std::span<const TokenRange> ranges);
   Status DropOldest(uint64_t n, const DropOptions& options);
-  // Loses what left a history that is taken over: the cut is one of a session of as many tokens.
+  // Applies a cut of an adopted history. The cut is one of a session with as many tokens.
   Status Lose(const attndb::Cut& cut);
   Status Rebase(int64_t position);
   Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
@@ -123,12 +124,12 @@ class SessionImpl {
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 
   const ModelSpec& spec() const { return spec_; }
-  // What is durable of it.
+  // The durable part of the session.
   const SessionChain& chain() const { return chain_; }
   uint64_t num_tokens() const { return chain_.num_tokens() + tail_.num_tokens(); }
-  // What a layer has. REQUIRES: it exists.
+  // The state of a layer. REQUIRES: the layer exists.
   LayerProgress ProgressOf(LayerId layer) const;
-  // What it has in common with the sessions of its store.
+  // The objects that it shares with the other sessions of its store.
   const SessionParts& parts() const { return parts_; }
   int64_t next_position() const { return chain_.PositionAfter(num_tokens()) - position_shift_; }
   const Truncation& truncation() const { return truncation_; }
@@ -136,23 +137,23 @@ class SessionImpl {
   bool BelongsTo(const SessionHost* host, std::string_view tenant) const {
     return host_.get() == host && tenant_ == tenant;
   }
-  // Offers rows of q, of tokens that were appended, to the sample that is stored with these.
-  // `first_token`: index of the first row's in the session.
+  // Offers the q rows of appended tokens to the sample that is stored with these tokens.
+  // `first_token`: index in the session of the first row's token.
   void SampleQueries(LayerId layer, const TensorView& q, uint64_t first_token);
 
-  // What a Store takes; `tokens` are the ids of all tokens of the session. Copies no K, V or q.
-  // Waits for a Store that is under way.
-  // Errors: kInvalidArgument (no tokens, or they are not the session's); kFailedPrecondition (a
-  //         step is under way, or K and V are not those of one whole prompt).
+  // Returns the data for a Store; `tokens` are the ids of all tokens of the session. Copies no K, V
+  // or q. Waits for a Store that is under way.
+  // Errors: kInvalidArgument (no tokens, or not the session's); kFailedPrecondition (a step is
+  //         under way, or the tokens did not see one whole prompt).
   Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens);
-  // Continues the session on a chain that holds `tokens`, which are its first tokens: those of them
-  // that were in the tail leave it. Returns what it had.
-  // Errors: kResourceExhausted (memory for what stays in the tail); nothing has changed then.
+  // Continues the session on a chain that holds `tokens`, which are the session's first tokens.
+  // Those of them that were in the tail leave it. Returns the previous chain.
+  // Errors: kResourceExhausted (memory for the rest of the tail); nothing has changed then.
   Result<HeldChain> MoveTo(HeldChain held, std::span<const TokenId> tokens);
-  // The session moves to what this Store gives, in the first step after the Store has ended.
-  // REQUIRES: no other is under way.
+  // Moves the session to the chain of this Store, in the first step after the Store has ended.
+  // REQUIRES: no other Store is under way.
   void AwaitStore(StoreUnderWay store);
-  // Moves to what was stored or merged behind the session, if something was, and no step and no
+  // Moves to a chain that was stored or merged in the background, if there is one and no step or
   // call is under way.
   void TakeChains();
 
@@ -172,7 +173,7 @@ class SessionImpl {
     std::span<const attention::HeadBound> LastBounds(uint32_t kv_head) const;
   };
 
-  // What is known of a layer's chain without reading its rows, with the memory for it.
+  // Facts about a layer's chain that need no rows, with the memory for them.
   struct LayerFacts {
     planner::ChainFacts chain;
     std::vector<planner::RunFacts> runs;
@@ -191,11 +192,11 @@ class SessionImpl {
     uint64_t num_blocks = 0;  // Blocks of the tail.
     friend bool operator==(const AwaitedRuns&, const AwaitedRuns&) = default;
   };
-  // The runs that there are now.
+  // The runs that exist now.
   AwaitedRuns RunsToAwait(LayerId layer, const planner::LayerPlan& plan) const;
-  // Whether this plan may read objects derived from blocks of the tail, in this layer.
+  // Whether this plan may read objects that are derived from blocks of the tail, in this layer.
   bool DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const;
-  // Whether the layer has complete tokens in the tail that are in no block yet.
+  // Whether the layer has complete tokens in the tail that are not in a block yet.
   bool LacksBlocks(LayerId layer) const;
   // Makes blocks of the tail's tokens that are complete in the layer.
   void JoinTail(LayerId layer);
@@ -204,8 +205,8 @@ class SessionImpl {
   void CropBlocks(uint64_t num_tail);
   // The blocks that a fork may share.
   std::vector<std::shared_ptr<storage::TailBlock>> WholeBlocks() const;
-  // The layer's runs from which objects are derived, by number: segments, then blocks of the tail.
-  // They are the layer's first runs.
+  // The layer's runs with derived objects, by number: segments, then blocks of the tail. They are
+  // the layer's first runs.
   uint64_t NumDerivedRuns(LayerId layer) const;
   const storage::KvRun& DerivedRun(uint64_t run) const;
   // Number of the run's tokens that the session has.
@@ -215,43 +216,43 @@ class SessionImpl {
     return run < entries().size() ? entries()[run].first_token : 0;
   }
   const std::vector<ChainEntry>& entries() const { return chain_.entries(); }
-  // Calls f(range, turn) for the parts of `tokens` that calls attend to: those that the filter does
-  // not hide and that have not left. turn: as Truncation::ForEachKept.
+  // Calls f(range, turn) for the visible parts of `tokens`: neither hidden by the filter nor
+  // dropped. turn: as Truncation::ForEachKept.
   template <typename F>
   void ForEachSeen(TokenRange tokens, const F& f) const {
     filter_.ForEachSeen(tokens, [&](TokenRange part) { truncation_.ForEachKept(part, f); });
   }
   uint64_t NumSeen(TokenRange tokens) const;
   uint64_t NumSeen(LayerId layer) const { return NumSeen({0, LayerTokens(layer)}); }
-  // Index of the i-th token that is seen. REQUIRES: there is one.
+  // Index of the i-th visible token. REQUIRES: it exists.
   uint64_t SeenToken(uint64_t i) const;
-  // Tokens from here on are all seen.
+  // All tokens from this one on are visible.
   uint64_t SeenFrom() const { return std::max(filter_.end(), truncation_.end()); }
   // Sampled queries of the newest stored tokens.
   Result<std::optional<storage::LayerQueries>> StoredQueries(LayerId layer) const;
-  // Adds a layer's weights to the mass, by the queries that are sampled.
+  // Adds a layer's weights to the mass, by the sampled queries.
   Status AddMass(LayerId layer, AttentionMass* mass) const;
-  // Number of tokens that are seen, of the session's first `num_tokens`, for each row's token: its
-  // index counts from `first_token`.
+  // For each row's token: the number of visible tokens before it, itself included. Row indices
+  // count from `first_token`.
   std::vector<uint64_t> SeenBefore(const storage::QueryRows& rows, uint64_t first_token) const;
   // Makes the turn tables if there are none. Errors: as TurnTables::Of.
   Status MakeTurns();
-  // Tells the turn tables what has left.
+  // Updates the turn tables after a change of the truncation.
   void FollowTruncation();
-  // How q and k of the layer are turned as they come in; null: not at all.
+  // The rotation of the layer's incoming q and k; null: none.
   const Turn* ShiftOf(LayerId layer) const {
     return position_shift_ == 0 ? nullptr : turns_->ShiftOf(layer);
   }
-  // The run's objects of the kind if they are ready; else null, and they are asked for.
+  // The run's objects of the kind, if they are ready. Else asks for them and returns null.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   bool AwaitsDerived(LayerId layer) const;
-  // Whether no object that its plan reads would be read from a file.
+  // Whether the layer's plan reads no object from a file.
   bool DerivedIsInMemory(LayerId layer) const;
   void FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const;
-  // Fills `facts`; `ready` is what FindReady found.
+  // Fills `facts` from the result of FindReady.
   void FindFacts(LayerId layer, std::span<const derived::KindSet> ready, LayerFacts* facts) const;
-  // The same, after finding out what is ready.
+  // Does the same after calling FindReady.
   void FindFacts(LayerId layer, LayerFacts* facts) const;
   // The facts that need no lists.
   planner::ChainFacts ChainOf(LayerId layer) const;
@@ -262,34 +263,34 @@ class SessionImpl {
   planner::LayerQuestion Ask(LayerId layer, const LayerFacts& facts,
                              const planner::LayerPlan& plan) const;
   planner::Outlook OutlookOf(const LayerFacts& facts) const;
-  // What the layer would run if no head explored.
+  // The execution of the layer if no head explored.
   planner::LayerExecution Preview(LayerId layer, const LayerFacts& facts) const;
-  // Decides what the layer's call runs: fills execution_ from facts_.
+  // Decides the execution of the layer's call: fills execution_ from facts_.
   void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
   // Lists the rows of the layer's segments and of the tail, each run from its first row on. Reads
   // none of them.
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
-  // Lists the parts of rows_'s runs that are seen.
+  // Lists the visible parts of rows_'s runs.
   void ListParts();
-  // The parts of the runs of `rows` that are seen, in order.
+  // Lists the visible parts of the runs of `rows`, in order.
   void ListPartsOf(const storage::ChainSource& rows, std::vector<attention::RunPart>* parts) const;
-  // Asks for the planes that the plan would read and that are not ready.
+  // Asks for planes that the plan reads and that are not ready.
   void AskForPlanes(LayerId layer);
-  // Collects the derived objects that the execution reads. Runs whose objects turn out to be
-  // missing are read exactly.
+  // Collects the derived objects that the execution reads. If a run's objects turn out to be
+  // missing, its rows are read exactly.
   void CollectDerived(LayerId layer, attention::LayerCall* call);
-  // Lets go of the derived objects.
+  // Releases the derived objects.
   void ForgetDerived();
   void TakeExecution(LayerId layer, attention::LayerCall* call);
-  // Ends a call whose parts have not all come.
+  // Ends a call although not all of its parts have come.
   void GiveUpCall();
   void NoteCost(LayerId layer, uint64_t num_rows);
   void ObserveCall(LayerId layer, uint64_t num_rows);
-  // Adds the call that has ended to what ran.
+  // Adds the ended call to the tally.
   void TallyCall(LayerId layer, uint64_t num_rows);
   // Lists the numbers of tokens of the layer's derived runs.
   void FindRunTokens(LayerId layer, std::vector<uint64_t>* tokens) const;
-  // What ran since the plan was set; before the first call, what would run.
+  // The parts that ran since the plan was set; before the first call, the parts that would run.
   planner::RanTally RanOf(LayerId layer, const LayerFacts& facts,
                           const planner::LayerExecution& execution) const;
   void FillHeads(LayerId layer, const planner::LayerExecution& execution,
@@ -305,8 +306,7 @@ class SessionImpl {
   Status OverflowError(LayerId layer, const TensorView& view, bool is_key, uint32_t head,
                        uint64_t first_row, uint64_t num_rows) const;
   Status CheckNotFailed() const;
-  // What each part is asked, whatever the state of the call: errors of a step that failed and of
-  // arguments alone.
+  // Checks that every part makes, whatever the state of the call: a failed step, and arguments.
   Status CheckViews(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
   Status CheckAttend(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
   Status CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
@@ -314,9 +314,9 @@ class SessionImpl {
   // Plans the call, lists its rows, and has the runner begin it.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
-  // Collects the objects that find keys or estimate scores, for the plan that `call` has.
+  // Collects the objects that find keys or estimate scores, for the plan of `call`.
   void CollectForScores(LayerId layer, attention::LayerCall* call);
-  // Fills `objects` [derived run] with those of the kind that are ready, and asks for the others.
+  // Fills `objects` [derived run] with the ready objects of the kind, and asks for the others.
   void CollectObjects(LayerId layer, const derived::Kind& kind,
                       std::vector<derived::LayerObjectsPtr>* objects);
   // These two collect the key planes and value planes of the derived runs, if the plan reads them.
@@ -327,25 +327,25 @@ class SessionImpl {
   // Collects the indexes of the derived runs, if the plan's index finds keys.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall(LayerId layer);
-  // Holds the rows of the call's parts in memory where derived objects will be held as well.
+  // Holds the rows of the call's parts in memory if derived objects will be held as well.
   Status HoldRows();
   // Tells the host that rows could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
-  // Puts merged segments in the place of runs of the chain, as far as each has what is derived from
+  // Replaces runs of the chain by merged segments, if the merged segment has the derived objects of
   // its run.
   void TakeMerged();
-  // Waits for the Store that is under way, if there is one, and moves. Its error is told to who
-  // asked for it alone.
+  // Waits for the Store that is under way, if there is one, and moves to its chain. Only the caller
+  // of that Store gets its error.
   void FinishStore();
   // Ok if no step is under way.
   Status CheckComplete() const;
   // Ok if K and V of all tokens are those of one whole prompt.
   Status CheckStorable() const;
-  // Moves to what a Store behind the session gave, if that has ended well, and there is memory to
-  // move; else the session goes on with all that it has.
+  // Moves to the chain of a background Store, if it has ended well and there is memory for the
+  // move. Else the session keeps its data.
   void TakeStored();
   Status Fail(Status status);
-  // The search for a layer's physical plan; made anew if the plan has changed.
+  // The search for a layer's physical plan; a new one if the plan has changed.
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
   uint64_t LayerTokens(LayerId layer) const {
     return chain_.num_tokens() + tail_.num_tokens(layer);
@@ -367,42 +367,42 @@ class SessionImpl {
   planner::Plan plan_;
   planner::LearnedState learned_;
   planner::Objectives objectives_;
-  // By layer: the plan that it ran last, and the search for that.
+  // By layer: its last plan, and the search for that plan.
   std::vector<planner::LayerPlan> physical_;
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   SessionChain chain_;
-  // What Renew was asked for last.
+  // The counters' values at the last Renew.
   uint64_t num_merged_seen_ = 0;
   uint64_t objects_version_seen_ = kNever;
   uint64_t runs_version_ = 0;  // Grows when the chain changes, or blocks_ are cropped.
   storage::KvTail tail_;
-  // Blocks of the tail's first tokens. A layer that derives nothing may be missing in any of them;
-  // other layers are added as calls reach them.
+  // Blocks of the tail's first tokens. A block may lack layers that derive nothing; other layers
+  // are added when calls reach them.
   std::vector<std::shared_ptr<storage::TailBlock>> blocks_;
   QuerySample query_sample_;
   TokenFilter filter_;
-  // The first token that was appended while a filter hid others: its K and V, and those after it,
-  // are not those of the whole prompt.
+  // The first token that was appended while a filter hid others. From here on, K and V differ from
+  // those of the whole prompt.
   uint64_t filtered_from_ = kNever;
   Truncation truncation_;
-  std::optional<TurnTables> turns_;  // There are some if something has left, or after Rebase.
-  // By how much the session's positions are beyond those that the engine gives.
+  std::optional<TurnTables> turns_;  // Set if tokens were dropped, or after Rebase.
+  // The difference between the session's positions and those of the engine.
   int64_t position_shift_ = 0;
 
   std::optional<StoreUnderWay> store_under_way_;
 
   LayerId next_layer_ = 0;
   uint64_t step_rows_ = 0;
-  std::atomic<bool> failed_ = false;  // Parts ask it while another part ends its call.
+  std::atomic<bool> failed_ = false;  // Parts read it while another part ends its call.
   std::vector<LayerStats> stats_;
   std::vector<float> convert_scratch_;
-  // During a Search, where the call puts the tokens that it selects for each q head; it does not
-  // attend. Else null.
+  // During a Search: the call puts the selected tokens of each q head here and does not attend.
+  // Else null.
   CriticalTokens* found_ = nullptr;
   std::vector<uint8_t> appended_non_finite_;  // [kv head]: the Append under way has NaN or Inf.
 
-  // One Attend: the first part that comes through the gate sets up what follows, the last that
-  // leaves ends it; in between, parts share runner_, which is made for that.
+  // One Attend: the first part through the gate sets up the members below, and the last part that
+  // leaves ends the call. In between, parts share runner_, which is made for that.
   CallGate gate_;
   Status call_status_;                     // Status of BeginCall.
   std::atomic<bool> part_failed_ = false;  // Relaxed: the gate orders it.
@@ -416,23 +416,24 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> layer_rankings_;  // [segment of the chain]
   const std::unique_ptr<storage::ChainSource> rows_;
   std::vector<attention::RunPart> parts_of_runs_;
-  // [run]: calls read rows or derived objects of it, for tokens that stand where they were.
+  // [run]: calls read rows or derived objects of it, for tokens that have not moved.
   std::vector<uint8_t> reads_run_;
   std::vector<const index::KeyEstimates*> estimates_;  // [kv head][part], or empty: none are read.
-  std::vector<const kernels::ValuePlanesView*> values_;  // Likewise.
-  std::vector<const kernels::ValueMeansView*> means_;    // Likewise.
-  std::vector<const index::ClusterSums*> sums_;          // Likewise.
-  std::vector<const index::TokenRanking*> rankings_;     // Likewise.
-  std::vector<const index::KeyIndex*> indexes_;          // Likewise.
+  std::vector<const kernels::ValuePlanesView*> values_;  // [kv head][part], or empty.
+  std::vector<const kernels::ValueMeansView*> means_;    // [kv head][part], or empty.
+  std::vector<const index::ClusterSums*> sums_;          // [kv head][part], or empty.
+  std::vector<const index::TokenRanking*> rankings_;     // [kv head][part], or empty.
+  std::vector<const index::KeyIndex*> indexes_;          // [kv head][part], or empty.
   std::vector<ReadyObjects> ready_;                      // [layer]
   std::vector<AwaitedRuns> awaited_;                     // [layer], since the plan was set.
   LayerFacts facts_;
   planner::LayerExecution execution_;
   std::vector<planner::DrawBudget> budgets_;  // [kv head], for a plan that draws.
-  std::vector<uint8_t> runs_full_;            // [kv head]: it runs `full`.
-  std::vector<uint8_t> by_index_;  // [kv head]: it chooses by the plan's index; others scan.
-  bool lacks_index_ = false;       // A derived run lacks an index that it may have.
-  bool no_memory_ = false;         // The call has no scratch beside derived objects, and has none.
+  std::vector<uint8_t> runs_full_;            // [kv head]: runs `full`.
+  std::vector<uint8_t> by_index_;  // [kv head]: chooses by the plan's index; others scan.
+  bool lacks_index_ = false;       // A derived run lacks an index that it could have.
+  // The call has no memory for scratch in addition to derived objects, and uses no objects.
+  bool no_memory_ = false;
   // While a call is tallied: tokens of the middle by part, and tokens of derived runs.
   std::vector<uint64_t> tallied_tokens_;
   std::vector<uint64_t> run_tokens_;

@@ -1,5 +1,5 @@
-// The tokens of a session that its calls attend to: ranges of those that it held when the filter
-// was set, and all that came later.
+// The tokens of a session that its calls attend to: ranges of the tokens that it held when the
+// filter was set, and all later tokens.
 //
 // Threads: a value.
 #ifndef ATTNDB_SESSION_TOKEN_FILTER_H_
@@ -18,17 +18,17 @@ namespace attndb::internal {
 class TokenFilter {
  public:
   TokenFilter() = default;  // Hides nothing.
-  // No range: hides nothing.
+  // An empty list hides nothing.
   // Errors: kInvalidArgument (a range is empty, runs backwards, does not follow the one before, or
   //         goes beyond num_tokens).
   static Result<TokenFilter> Of(std::span<const TokenRange> ranges, uint64_t num_tokens);
 
   bool hides() const { return end_ > 0; }
   std::span<const TokenRange> ranges() const { return ranges_; }
-  // Tokens from here on are all seen.
+  // All tokens from this one on are visible.
   uint64_t end() const { return end_; }
 
-  // Calls f(range) for each part of `tokens` that is seen, in order.
+  // Calls f(range) for each visible part of `tokens`, in order.
   template <typename F>
   void ForEachSeen(TokenRange tokens, const F& f) const {
     const auto seen = [&](TokenRange range) {
@@ -45,7 +45,7 @@ class TokenFilter {
     return count;
   }
 
-  // Index of the i-th token that is seen.
+  // Index of the i-th visible token.
   uint64_t SeenToken(uint64_t i) const {
     for (const TokenRange& range : ranges_) {
       if (i < range.end - range.begin) return range.begin + i;
@@ -54,7 +54,7 @@ class TokenFilter {
     return end_ + i;
   }
 
-  // Follows the session's Crop. What the session appends afterwards is seen.
+  // Follows the session's Crop. Tokens that are appended afterwards are visible.
   void Crop(uint64_t num_tokens);
 
  private:

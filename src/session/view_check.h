@@ -1,5 +1,4 @@
-// Checks layers and arrays of the caller against a layer's shape, before anything is done with
-// them.
+// Checks the caller's layers and arrays against a layer's shape, before they are used.
 //
 // Errors:  kInvalidArgument naming the array, the layer, what was expected and what was found.
 // Threads: pure functions.
@@ -16,7 +15,7 @@
 
 namespace attndb::internal {
 
-// The rows of an array, as messages count them: "1 row", "2,000 rows". REQUIRES: num_rows >= 0.
+// The number of rows in a message: "1 row", "2,000 rows". REQUIRES: num_rows >= 0.
 std::string RowsText(int64_t num_rows);
 
 // Ok if a model of num_layers has the layer.
@@ -32,8 +31,8 @@ Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, 
 // Ok if `q` is an input of the layer.
 Status CheckQuery(const ModelSpec& spec, LayerId layer, const TensorView& q);
 
-// The array that an output is made from: it gives the output's shape, and the type that it may have
-// beside float32.
+// The array that an output is made from. It gives the output's shape, and the type that the output
+// may have besides float32.
 struct OutputSource {
   std::string_view name;  // For the message.
   int64_t num_rows = 0;
