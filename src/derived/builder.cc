@@ -12,13 +12,14 @@
 namespace attndb::derived {
 namespace {
 
-constexpr size_t kMaxRequests = 1024;  // Those that ended long ago are forgotten beyond this.
+// Beyond this number, requests that ended long ago are forgotten.
+constexpr size_t kMaxRequests = 1024;
 
 BuildLane LaneOf(const Kind& kind) {
   return kind.traits().slow || kind.traits().is_custom ? kSlowLane : kFastLane;
 }
 
-// What the indexes of custom heads say that they take.
+// The bytes that the indexes of custom heads report.
 uint64_t ReportedBytes(std::span<const Head> heads) {
   CheckedSize bytes = 0;
   for (const Head& head : heads) {
@@ -145,7 +146,7 @@ bool Builder::IsAskedBySession(const Key& key) const {
 }
 
 void Builder::ReportLoss(const storage::ObjectName& name, const Kind& kind, const Status& status) {
-  // In the kind's lane, so that it comes before what is asked for in the lost one's place.
+  // In the kind's lane, so that it comes before the job that replaces the lost object.
   parts_.lanes->Add(LaneOf(kind),
                     {.subject = name.segment_id, .run = [this, name, status](Lanes::Control*) {
                        parts_.store->ReportLoss(name, status);
@@ -205,7 +206,8 @@ std::optional<PriorObject> Builder::OpenPrior(const storage::Segment& first,
   if (!kind.traits().grows || record == nullptr) return std::nullopt;
   Result<std::shared_ptr<const storage::Companion>> object =
       parts_.files->Open(first, kind, *record);
-  if (!object.ok()) return std::nullopt;  // Whoever reads it reports that; here it costs time.
+  // The reader of the object reports the error. Here the error only costs time.
+  if (!object.ok()) return std::nullopt;
   return PriorObject{*std::move(object), first.num_tokens()};
 }
 
@@ -318,7 +320,7 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
   return Status::Ok();
 }
 
-// What can't be opened is built again.
+// Objects that can't be opened are built again.
 Builder::Begun Builder::OpenBegun(const OpenedSegment& opened, const Kind& kind) const {
   Begun begun;
   if (kind.traits().begun.empty()) return begun;
@@ -353,8 +355,8 @@ void Builder::KeepBegun(const storage::Segment& segment, const Kind& kind, const
   if (!published.ok()) parts_.files->Remove(writer->name());
 }
 
-// Where K and V of all layers leave no room for the objects of all layers, memory is free for a
-// moment only: what would be made in it is what calls are about to need.
+// If K and V of all layers leave no room for all objects of the kind, memory is free only for a
+// moment. Objects would then take the memory that calls are about to need.
 bool Builder::HasRoomBeside(const OpenedSegment& opened, const Kind& kind) const {
   const storage::Segment& segment = *opened.segment;
   uint64_t bytes = segment.file_bytes();

@@ -142,7 +142,7 @@ Result<Cache::ObjectPtr> Cache::Open(const storage::Segment& segment, const Kind
   if (file != nullptr) return file;
   ATTNDB_ASSIGN_OR_RETURN(file, files_->Open(segment, kind, record));
   MutexLock lock(&mutex_);
-  if (++num_files_ > kMaxIdle) {  // Each holds a file descriptor; who reads one keeps it.
+  if (++num_files_ > kMaxIdle) {  // Each holds a file descriptor. A reader keeps its own file open.
     for (auto& [id, entry] : entries_) {
       for (Slot& slot : entry.slots) slot.file = nullptr;
     }

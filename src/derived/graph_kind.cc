@@ -31,7 +31,7 @@ index::GraphShape ShapeOf(const storage::KvRun& run, LayerId layer, uint64_t fir
   return {run.num_tokens() - first_key, KeyElements(run, layer), run.shape().dtype};
 }
 
-// Who builds are for, and what may end them.
+// The threads of a build, and the flag that ends it.
 struct BuildCall {
   ThreadPool* pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;
@@ -104,7 +104,7 @@ class RoarMaker final : public GraphMaker {
   const index::RoarOptions options_;
 };
 
-// The name of what a build leaves when it is cut short, in 16 bytes at most.
+// The name of the remains of an interrupted build, at most 16 bytes.
 std::string BegunOf(const std::string& use) {
   return (use == "roargraph_head" ? "roar_head" : use) + "_1_cut";
 }

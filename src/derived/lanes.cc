@@ -35,7 +35,7 @@ bool IsFailure(const Status& status) {
 const std::atomic<bool>* Lanes::Control::cancel() const { return &lane_->cancel; }
 
 ThreadPool* Lanes::Control::pool() {
-  // Threads have the priority of who starts them.
+  // Threads inherit the priority of the thread that starts them.
   if (*pool_ == nullptr) *pool_ = std::make_unique<ThreadPool>(lanes_->num_threads_);
   return pool_->get();
 }
@@ -141,7 +141,7 @@ Status Lanes::WaitUntil(const Goal& goal, const Progress& progress) {
         return Status::Cancelled("waited no longer: " + FormatBytes(work.done) + " of " +
                                  FormatBytes(work.total) + " done in the background");
       }
-      // What changed while the mutex was free is not waited for.
+      // A change while the mutex was free does not wake this wait: looks again.
       if (goal.is_over() || work != goal.work()) continue;
     }
     if (Lane* const lane = goal.find_next(progress ? Help::kWithoutThread : Help::kAll)) {
@@ -214,7 +214,7 @@ void Lanes::Stop() {
     if (thread.joinable()) thread.join();
   }
   MutexLock lock(&mutex_);
-  while (!IsIdle()) changed_.Wait(&mutex_);  // Who waits may be at a job.
+  while (!IsIdle()) changed_.Wait(&mutex_);  // A waiting thread may still run a job.
 }
 
 int64_t Lanes::busy_ns() const {
@@ -293,7 +293,7 @@ void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   const int64_t start_ns = SteadyNowNanos();
   Status status = job.run(&control);
   const int64_t busy_ns = SteadyNowNanos() - start_ns;
-  job.run = nullptr;  // What it holds goes while nobody waits for the mutex.
+  job.run = nullptr;  // Destroys the job's data while no thread waits for the mutex.
   mutex_.Lock();
   lane->current->is_over = true;
   lane->current->status = status;

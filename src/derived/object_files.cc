@@ -19,7 +19,8 @@ storage::CompanionExpectation ObjectFiles::Expect(const storage::Segment& segmen
 Result<std::shared_ptr<const storage::Companion>> ObjectFiles::Open(
     const storage::Segment& segment, const Kind& kind, const ObjectRecord& record) const {
   storage::CompanionExpectation expected = Expect(segment, kind, record.generation);
-  expected.identity.name.kind = record.kind;  // The kind's own, or that of what a build left.
+  // The kind's own object, or the remains of an interrupted build.
+  expected.identity.name.kind = record.kind;
   expected.root_hash = record.root_hash;
   return storage::Companion::Open(file_system_, dir_, expected);
 }

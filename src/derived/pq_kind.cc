@@ -19,7 +19,7 @@ std::string NameOf(const index::PqOptions& options) {
          std::to_string(options.bits);
 }
 
-// Rows are stored with the halves of what is rotated behind each other.
+// Stored rows have the two halves of the rotated channels one behind the other.
 size_t NumPairs(const LayerSpec& spec) {
   return spec.rope.layout == RopeLayout::kNone ? 0 : spec.rope.DimsOf(spec.head_dim) / 2;
 }
