@@ -18,7 +18,7 @@ size_t NumRowsFrom(uint64_t token, const storage::QueryRows& piece) {
   return static_cast<size_t>(piece.tokens.end() - std::ranges::lower_bound(piece.tokens, token));
 }
 
-// Which tokens' rows of a q head are kept.
+// The tokens whose rows of a q head are kept.
 class HeadChoice {
  public:
   HeadChoice(double rate, LayerId layer, uint32_t q_head, uint32_t group_size)

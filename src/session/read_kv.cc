@@ -17,7 +17,7 @@ constexpr uint64_t kBlockRows = 256;  // Rows brought to another layout or strid
 // Writes stored rows of one array into the caller's view.
 class RowCopier {
  public:
-  // `rope` is that of the view's rows; kInterleaved permutes. REQUIRES: `to` was checked.
+  // `rope` describes the view's rows; kInterleaved permutes. REQUIRES: `to` was checked.
   RowCopier(DType stored_dtype, const Rope& rope, const MutableTensorView& to)
       : stored_dtype_(stored_dtype),
         rope_(rope),

@@ -85,7 +85,7 @@ std::vector<uint64_t> SessionImpl::SeenBefore(const storage::QueryRows& rows,
   return seen;
 }
 
-// None if they are damaged: the queries of the tail say what is heavy, too.
+// Returns none if they are damaged: the queries of the tail also find the heavy tokens.
 Result<std::optional<storage::LayerQueries>> SessionImpl::StoredQueries(LayerId layer) const {
   std::optional<storage::LayerQueries> stored;
   if (entries().empty()) return stored;

@@ -1,4 +1,4 @@
-// SessionImpl: what was, or would be, attended to, and what it costs.
+// SessionImpl: explains past and predicted calls, with their costs.
 #include <algorithm>
 
 #include "session/session_impl.h"
@@ -137,7 +137,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   if (plan.Chooses() && plan.query->predict_selected) {
     explain.predicted_selected =
         plan.query->predict_selected(plan, static_cast<double>(explain.num_middle));
-  } else if (plan.Chooses()) {  // What it was so far is the best guess.
+  } else if (plan.Chooses()) {  // The mean so far is the best guess.
     explain.predicted_selected = all.num_queries > 0 ? explain.selected_mean : -1.0;
   }
   const planner::RanTally ran = RanOf(layer, facts, execution);

@@ -12,7 +12,8 @@ void SessionList::Remove(SessionHandle* session) {
   sessions_.erase(session);
 }
 
-// The list is let go of after each, so that sessions can be opened and closed meanwhile.
+// Releases the list's mutex after each session, so that sessions can be opened and closed
+// meanwhile.
 void SessionList::MoveIdle() {
   SessionHandle* last = nullptr;
   for (;;) {

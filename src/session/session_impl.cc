@@ -260,7 +260,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   Status status = runner_.Begin(call, operators_);
   no_memory_ = status.code() == StatusCode::kResourceExhausted;
   if (!no_memory_) return status;
-  // Scratch has no room beside what is derived: the call does without that.
+  // Scratch has no room beside the derived objects: the call does without these.
   ForgetDerived();
   call.estimates = {};
   call.indexes = {};
@@ -306,8 +306,8 @@ void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
   rows->AddTail(tail_, layer, chain_.PositionAfter(chain_.num_tokens()));
 }
 
-// What is derived takes what memory K and V leave, which can be read without it: where some is to
-// be held, rows come first. Else they come when they are asked for.
+// Derived objects take the memory that K and V leave, and calls can do without them. So if rows are
+// to be held, they come first; else they are read when they are needed.
 Status SessionImpl::HoldRows() {
   if (!execution_.plan.Chooses() || execution_.all_full) return Status::Ok();
   for (const attention::RunPart& part : parts_of_runs_) {
@@ -403,8 +403,8 @@ void SessionImpl::ObserveCall(LayerId layer, uint64_t num_rows) {
   for (uint32_t head = 0; head < heads.size(); ++head) {
     const attention::CallCost& cost = heads[head];
     planner::HeadObservation seen;
-    // A head that ran `full` for its NaN teaches nothing about its plan, nor does one that had to
-    // scan what has no index yet.
+    // Two kinds of heads teach nothing about the plan: a head that ran `full` because of NaN, and a
+    // head that scanned tokens whose index is not built yet.
     if (facts_.chain.IsFinite(head) && !(lacks_index_ && by_index_[head] != 0)) {
       seen.ns = static_cast<double>(cost.score_ns + cost.select_ns + cost.attend_ns) / rows;
     }

@@ -1,5 +1,4 @@
-// SessionImpl: what a call runs, planned from facts alone, and what is derived from the chain's
-// segments and the call reads.
+// SessionImpl: plans a call from facts alone, and collects the derived objects that it reads.
 #include <algorithm>
 
 #include "planner/settle.h"
@@ -10,7 +9,7 @@ namespace attndb::internal {
 
 namespace {
 
-// By kv head and part, what the objects of the chain's segments have; null for the others.
+// Lists the objects of the chain's segments by kv head and part; null for other parts.
 template <typename Value>
 void ListByRun(const attention::LayerCall& call,
                const std::vector<derived::LayerObjectsPtr>& objects,
@@ -18,7 +17,7 @@ void ListByRun(const attention::LayerCall& call,
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (const attention::RunPart& part : call.parts) {
-      // Where tokens stand elsewhere than their keys say, all rows are read.
+      // Moved tokens have keys for other positions: all their rows are read.
       const bool has = part.turn == 0 && part.run < objects.size() && objects[part.run] != nullptr;
       list->push_back(has ? objects[part.run]->head(head).*value : nullptr);
     }
@@ -133,7 +132,7 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   planner::PlanLayer(question, learned_, Machine(), &execution_);
 }
 
-// What the last call had, EndCall has let go of.
+// EndCall has released the objects of the last call.
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
   if (execution_.priced && execution_.plan.ReadsPlanes()) AskForPlanes(layer);
   CollectForScores(layer, call);
@@ -182,7 +181,7 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
     const bool reads = reads_run_[i] != 0 && !(has_index && !any_scans);
     planes_.push_back(reads ? GetObjects(i, kind, layer) : nullptr);
-    // What was built in memory may have made room since.
+    // Objects that were built in memory may have been dropped since.
     if (reads && facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
   }
   ListByRun(call, planes_, &derived::Head::estimates, &estimates_);
@@ -207,8 +206,7 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   }
 }
 
-// Rankings come from segments alone: what a prompt's last queries weighed is known once it is
-// stored.
+// Only segments have rankings: the weights of a prompt's last queries are known once it is stored.
 void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& call) {
   rankings_.clear();
   if (!call.plan.HasStatic() || !attention::ReasonForFull(call).empty()) return;

@@ -1,4 +1,5 @@
-// SessionImpl: gives a RanTeller what a call had, and what is ready before the first call.
+// SessionImpl: gives a RanTeller the objects of a call, and the ready objects before the first
+//              call.
 #include "session/ran_teller.h"
 #include "session/session_impl.h"
 

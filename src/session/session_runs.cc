@@ -1,5 +1,5 @@
-// SessionImpl: the runs of a layer from which objects are derived, segments of the chain and then
-// blocks of the tail, and what is ready of them.
+// SessionImpl: the runs of a layer with derived objects (segments of the chain, then blocks of the
+//              tail), and their ready objects.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace attndb::internal {
 namespace {
 
-// What a plan reads besides K and V, by use.
+// The uses of the derived kinds that a plan reads.
 std::vector<std::string> UsesOf(const planner::LayerPlan& plan) {
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
@@ -67,7 +67,7 @@ bool SessionImpl::LacksBlocks(LayerId layer) const {
   return num_blocks < tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens;
 }
 
-// Where memory is too short to join tokens, they are read as they lie.
+// If memory is too short to join tokens, they are read where they are.
 void SessionImpl::JoinTail(LayerId layer) {
   for (size_t i = 0;; ++i) {
     if (i < blocks_.size() && blocks_[i]->HasLayer(layer)) continue;
@@ -164,7 +164,7 @@ void SessionImpl::AskForPlanes(LayerId layer) {
   }
 }
 
-// What is asked for and has no job is on disk, cannot be made, or is made by another process.
+// A requested object without a job is on disk, can't be made, or is made by another process.
 Status SessionImpl::AwaitDerived(LayerId layer, const WaitOptions& options) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   const planner::LayerPlan plan = PlanOf(layer);

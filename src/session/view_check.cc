@@ -63,12 +63,12 @@ Status CheckCommon(std::string_view name, LayerId layer, const View& view, uint3
   return Status::Ok();
 }
 
-// Sufficient and, for what arrays libraries make, necessary: ordered by stride, each dimension
-// steps over all of the smaller ones.
+// Sorted by stride, each dimension must step over all smaller ones. This suffices, and arrays of
+// libraries always satisfy it.
 bool HasDistinctElements(const MutableTensorView& view) {
   std::array<std::pair<int64_t, int64_t>, 3> dims;  // |stride|, size
   for (size_t i = 0; i < 3; ++i) {
-    // The stride of a dimension of size 1 is never taken.
+    // A dimension of size 1 never uses its stride.
     const int64_t stride = view.shape[i] == 1 ? 0 : view.strides[i];
     dims[i] = {stride < 0 ? -stride : stride, view.shape[i]};
   }
