@@ -1,4 +1,4 @@
-// What the C ABI has that belongs to no store: versions, errors, released memory, model specs.
+// The parts of the C ABI that need no store: versions, errors, released memory, model specs.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Shared by all functions of the C ABI: no exception leaves them, an error becomes a code and this
-// thread's last message, and results are memory that the caller frees.
+// Shared by all functions of the C ABI. No exception leaves them, an error becomes a code and this
+// thread's last message, and the caller frees results.
 //
 // Threads: thread-safe; each thread has a last error of its own.
 #ifndef ATTNDB_API_C_API_CALL_H_
@@ -66,7 +66,7 @@ Status NotNull(const void* pointer, const char* name);
 Status CopyOut(const void* data, size_t num_bytes, void** out);
 Status TextOut(const std::string& text, char** out);
 
-// Puts the session into a handle that is the caller's, who can't hold a unique_ptr.
+// Puts the session into a handle that the caller owns; C can't hold a unique_ptr.
 Status SessionOut(Session session, attndb_session** out);
 
 }  // namespace attndb::internal

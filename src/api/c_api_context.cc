@@ -1,4 +1,4 @@
-// Calls of the C ABI about stored contexts by name: what they are, and how long they stay.
+// Calls of the C ABI about stored contexts by name: their description and their lifetime.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

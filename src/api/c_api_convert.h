@@ -1,5 +1,6 @@
-// Converts the structs of c_api.h to values of the C++ API. Checks what only a C caller can get
-// wrong: sizes, null pointers and enum numbers. The C++ API checks what the values mean.
+// Converts the structs of c_api.h to values of the C++ API. Checks the mistakes that only a C
+// caller can make: sizes, null pointers and enum numbers. The C++ API checks the meaning of the
+// values.
 //
 // Errors:  kInvalidArgument naming struct and field; kUnsupported for a field of a newer version.
 // Threads: stateless.
@@ -66,7 +67,7 @@ Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t cou
 
 Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec);
 Result<DBOptions> ToDBOptions(const attndb_db_options* options);
-// `count` ranges; null where there are none.
+// `count` ranges; null if there are none.
 Result<std::vector<TokenRange>> ToRanges(const attndb_token_range* ranges, size_t count,
                                          const char* name);
 Result<DropOptions> ToDropOptions(const attndb_drop_options* options);

@@ -25,7 +25,7 @@ using attndb::internal::ToJson;
 
 namespace {
 
-// The handle is the caller's, who can't hold a unique_ptr.
+// The caller owns the handle; C can't hold a unique_ptr.
 Status DbOut(DB db, attndb_db** out) {
   *out = std::make_unique<attndb_db>(attndb_db{std::move(db)}).release();
   return Status();

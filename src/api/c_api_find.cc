@@ -1,5 +1,5 @@
-// Calls of the C ABI that ask what of the stored contexts serves a prompt or a question, and
-// whether there is room for more.
+// Calls of the C ABI that find stored contexts for a prompt or a question, and check the room for
+// new ones.
 #include <cstddef>
 #include <cstdint>
 

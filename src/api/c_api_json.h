@@ -1,6 +1,5 @@
-// JSON texts of the values that the C API hands out and that have no ToJson of their own. Field
-// names are those of the C++ structs; times stay microseconds. Bytes that are not UTF-8 become
-// U+FFFD.
+// JSON texts of the C API's results that have no ToJson of their own. Field names are those of the
+// C++ structs; times stay microseconds. Bytes that are not UTF-8 become U+FFFD.
 //
 // Threads: stateless.
 #ifndef ATTNDB_API_C_API_JSON_H_

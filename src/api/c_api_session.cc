@@ -1,4 +1,4 @@
-// Calls of the C ABI about a session as a whole: what it holds, its plan, its copies.
+// Calls of the C ABI about a session as a whole: its contents, its plan, its copies.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// Database: whether there is room for what a caller is about to compute.
+// Database: checks the room for tokens that a caller is about to compute.
 #include <algorithm>
 #include <string>
 
@@ -13,8 +13,9 @@ namespace {
 
 using Bytes = store::Publisher::RoomRequest::Bytes;
 
-// What tokens [begin, end) take, in segments of as many as a checkpoint has from `first_new` on,
-// the first that is run; what lies before that is in the first of them, without sampled queries.
+// Returns the bytes of tokens [begin, end). New tokens start at `first_new` and are split into
+// segments of `checkpoint_tokens`. Earlier tokens count towards the first segment, without sampled
+// queries.
 Result<Bytes> BytesOf(const ModelSpec& spec, double query_sample, const RoomOptions& options,
                       TokenRange tokens, uint64_t first_new) {
   const storage::KvShape shape = store::ShapeOf(spec);
@@ -37,7 +38,7 @@ Result<Bytes> BytesOf(const ModelSpec& spec, double query_sample, const RoomOpti
     }
     bytes.file_bytes = *sum;
   }
-  // No overflow: what the files take is more.
+  // No overflow: the files take more bytes.
   bytes.kv_bytes = (tokens.end - tokens.begin) * storage::BytesPerToken(shape);
   return bytes;
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxTypeNameBytes = 32;
 constexpr double kMaxWhole = 1u << 30;
-// Keys that a plan with the type may have beside the type's, and what is built without one.
+// Keys of plans, and names of builds, that a type must not use.
 constexpr std::string_view kTakenKeys[] = {"k",    "ratio",     "budget", "beta",           "alpha",
                                            "p",    "sink",      "index",  "window",         "bits",
                                            "tail", "remainder", "await",  "exact_fallback", "error",
@@ -83,7 +83,7 @@ Status CheckType(const CustomIndexType& type, const planner::PlanRegistry& plans
   return Status::Ok();
 }
 
-// As arguments of a query each may be left out, and excludes no other.
+// As arguments of a query, each may be left out, and none excludes another.
 std::vector<planner::Argument> ArgumentsOf(const CustomIndexType& type) {
   std::vector<planner::Argument> arguments;
   for (const CustomKey& key : type.keys) {
@@ -101,7 +101,7 @@ std::vector<planner::Argument> ArgumentsOf(const CustomIndexType& type) {
   return arguments;
 }
 
-// Nobody knows what it does: that it reads what is selected, and no other key.
+// The cost of custom code is unknown: assumes that it reads exactly the selected keys.
 planner::SearchWork CustomWork(const planner::SearchSize& size) {
   planner::SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);

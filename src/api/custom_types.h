@@ -1,5 +1,5 @@
 // Adds a caller's own types of queries and indexes (attndb/custom_index.h) to the plans that can be
-// parsed, to what runs them, and to the kinds of derived objects.
+// parsed, to the operators, and to the kinds of derived objects.
 //
 // Threads: stateless.
 #ifndef ATTNDB_API_CUSTOM_TYPES_H_
@@ -16,8 +16,8 @@
 namespace attndb::internal {
 
 // Checks that the types can be added to `plans`.
-// Errors: kInvalidArgument naming the type and its fault: a name that is no word or is taken, an
-//         argument with an empty range, no index, too many types.
+// Errors: kInvalidArgument naming the type and its fault: an invalid or taken name, an argument
+//         with an empty range, no index, too many types.
 Status CheckCustomTypes(std::span<const CustomIndexType> types, const planner::PlanRegistry& plans);
 
 // REQUIRES, here and below: CheckCustomTypes is Ok for the types.

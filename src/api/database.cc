@@ -57,7 +57,7 @@ Status CheckRanges(const DBOptions& options) {
   return Status::Ok();
 }
 
-// What the caller gave no other for.
+// Fills in the parts that the caller did not give.
 Status CompletePlanning(const DBOptions& options, Database::Planning* planning) {
   if (planning->registry == nullptr) {
     planner::PlanRegistry plans = planner::BuiltinPlans();
@@ -180,7 +180,7 @@ SessionParts Database::PartsOfSessions() {
 
 Database::~Database() {
   if (store_ == nullptr) return;  // It could not be opened.
-  store_->background()->Stop();   // What it learned is kept.
+  store_->background()->Stop();   // Its learned statistics are kept.
   if (!options_.read_only) hints_.Save();
 }
 
@@ -196,7 +196,7 @@ void Database::SessionClosed(const std::string& tenant) {
 void Database::AskForPrices() {
   if (!prices_.ShouldMeasure()) return;
   store_->background()->Add(store::kShortLane, {.run = [this](derived::Lanes::Control*) {
-                              // Where there is no memory to measure with, the fixed prices must do.
+                              // Without memory for the measurement, the fixed prices stay.
                               (void)prices_.Measure();
                               return Status::Ok();
                             }});

@@ -1,8 +1,9 @@
-// An open store, shared by all of its DB handles and sessions. It puts the rooms together.
+// An open store, shared by all of its DB handles and sessions. Creates and connects the parts of
+// the library.
 //
-// Parts:   opening here; sessions in open_session.cc, over several contexts in session_over.cc;
+// Parts:   opening is here; sessions in open_session.cc, over several contexts in session_over.cc;
 //          finding passages in find.cc.
-// Threads: thread-safe: each room has locks of its own, and none is held here.
+// Threads: thread-safe: each part has its own locks, and none is held here.
 #ifndef ATTNDB_API_DATABASE_H_
 #define ATTNDB_API_DATABASE_H_
 
@@ -40,16 +41,15 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database>, public SessionHost {
  public:
-  // Replaces what plans are parsed from and priced by, how rows are read, and what memory the
-  // machine has.
+  // Replaces the registry of plans, their prices, the row source, and the machine's memory.
   struct Planning {
     // Null: the plans of this version.
     std::shared_ptr<const planner::PlanRegistry> registry;
     std::shared_ptr<const attention::Registry> operators;
     std::optional<planner::MachineConstants> machine;  // Empty: this machine's constants.
-    // Makes what a session reads its chain's rows through. Null: layers that stay in memory.
+    // Makes the source of a session's stored rows. Null: layers that stay in memory.
     std::function<std::unique_ptr<storage::ChainSource>()> make_rows;
-    std::string machine_root;  // Where the files begin that say what memory is free.
+    std::string machine_root;  // The root of the files that tell the free memory.
   };
 
   // `file_system` must outlive the database.
@@ -68,14 +68,15 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   Database(Key key, const std::string& path, const DBOptions& options,
            storage::FileSystem* file_system, Planning planning);
 
-  // Ok in the process that opened the store. A fork of it has neither the store's threads nor its
-  // lock, and a copy of the memory in which mutexes may be held for ever: it may call nothing else.
+  // Ok in the process that opened the store. A forked child has neither the store's threads nor its
+  // lock, and its copy of the memory may contain mutexes that are locked for ever. It may call no
+  // other function.
   // Errors: kFailedPrecondition.
   Status CheckProcess() const;
 
-  // --- As DB, for the tenant of that name. ---
+  // --- As the functions of DB, for the tenant with that name. ---
 
-  // Reuses at most `max_reuse` tokens of what is stored.
+  // Reuses at most `max_reuse` stored tokens.
   Result<std::unique_ptr<SessionImpl>> OpenSession(const std::string& tenant, const ModelSpec& spec,
                                                    std::span<const TokenId> tokens,
                                                    uint64_t max_reuse,
@@ -84,22 +85,22 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
                                                        const ModelSpec& spec,
                                                        std::span<const std::string> contexts,
                                                        const SessionOptions& options);
-  // A session that holds all of a context and nothing else, under the spec that it was stored with.
+  // Opens a session that holds exactly a whole context, under the spec that it was stored with.
   // Errors: kNotFound; kCorruption.
   Result<std::unique_ptr<SessionImpl>> OpenWhole(const std::string& tenant,
                                                  std::string_view context);
   Result<ContextNumber> Store(SessionImpl* session, std::span<const TokenId> tokens,
                               const StoreOptions& options);
-  // Moves the session's tail into a segment that is in no context yet, and returns that: `sealed`
-  // is what such calls have returned before, and the last call is a StoreSealed, or an Abandon.
-  // `tokens` are those of the session.
+  // Moves the session's tail into a segment that no context has yet, and returns the segment.
+  // `sealed` lists the results of earlier calls; the last call is a StoreSealed, or an Abandon.
+  // `tokens` are the session's tokens.
   Result<store::SegmentRecord> Seal(SessionImpl* session, std::span<const TokenId> tokens,
                                     std::span<const store::SegmentRecord> sealed);
-  // As Store, with all that was sealed.
+  // As Store, with all sealed segments.
   Result<ContextNumber> StoreSealed(SessionImpl* session, std::span<const TokenId> tokens,
                                     std::span<const store::SegmentRecord> sealed,
                                     const StoreOptions& options);
-  // The session goes on meanwhile; see PendingStore.
+  // The session continues meanwhile; see PendingStore.
   Result<std::shared_future<Result<ContextId>>> StoreAsync(SessionImpl* session,
                                                            std::span<const TokenId> tokens,
                                                            const StoreOptions& options);
@@ -143,7 +144,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
     hints_.NoteContext(context, learned);
   }
 
-  // --- The rooms, for DB and for tests. ---
+  // --- The parts of the library, for DB and for tests. ---
 
   const DBOptions& options() const { return options_; }
   store::ContextStore* store() { return store_.get(); }
@@ -154,22 +155,22 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   MachinePrices* prices() { return &prices_; }
 
  private:
-  // Opens the store. `index_use` is of options.index.
+  // Opens the store. `index_use` is the use of options.index.
   Status OpenStore(const std::string& path, const std::string& index_use);
   SessionParts PartsOfSessions();
   std::shared_ptr<const void> ReserveForPrices(uint64_t bytes);
-  // Has sessions that no call is using move, in the background, to what was merged behind them.
+  // Moves idle sessions to merged chains, in the background.
   void MoveIdleSessions();
 
-  // As FindPassages. Lets go of the segments that it read when it returns.
+  // As FindPassages. Has released all segments when it returns.
   Result<FindResult> SearchStored(const std::string& tenant, const ModelSpec& spec,
                                   const FindQuery& query, const FindOptions& options);
 
-  // All that a session starts with, but for its chain.
+  // All parts of a session's seed except its chain.
   Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
                              const SessionOptions& options);
 
-  // Where a fork lets go of a store, its memory is left as it is.
+  // In a forked child the store's memory is left as it is.
   struct CloseInOwnProcess {
     void operator()(Database* database) const {
       if (database->CheckProcess().ok()) std::default_delete<Database>()(database);

@@ -1,4 +1,4 @@
-// The open store behind a DB, for those parts of the public interface that are not its members.
+// The open store behind a DB, for parts of the public interface that are not members of DB.
 //
 // Threads: stateless.
 #ifndef ATTNDB_API_DB_ACCESS_H_
@@ -12,7 +12,7 @@
 namespace attndb::internal {
 
 struct DbAccess {
-  // A handle for the tenant "default", as DB::Open gives it.
+  // Returns a handle for the tenant "default", like DB::Open.
   static DB Wrap(std::shared_ptr<Database> database) { return {std::move(database), "default"}; }
   // Valid as long as the handle lives.
   static Database* database(const DB& db) { return db.database_.get(); }

@@ -1,5 +1,5 @@
-// What tests of a store's behaviour share: an open store in memory, a toy model that fills it, and
-// what its files and its answers must be.
+// Shared by tests of a store's behaviour: an open store in memory, a toy model that fills it, and
+// checks of its files and its answers.
 //
 // Threads: one.
 #ifndef ATTNDB_API_DB_TEST_UTIL_H_
@@ -71,7 +71,7 @@ class KvArrays {
 
 class DBFixture : public ::testing::Test {
  public:
-  // Norm of what they differ by, over that of b.
+  // The norm of the difference, divided by the norm of b.
   static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
     double square = 0;
     double norm = 0;
@@ -83,14 +83,14 @@ class DBFixture : public ::testing::Test {
   }
 
  protected:
-  // Without background builds a store's files are those of its segments, at any moment.
+  // Without background builds, a store's files are always exactly those of its segments.
   explicit DBFixture(bool background_builds = false)
       : background_builds_(background_builds), dir_(TempDir::InMemory()) {
     Open();
   }
 
-  // Closes the store first. One thread where a test names no number: what is read, and what a plan
-  // learns, is then the same on every machine.
+  // Closes the store first. Uses one thread unless a test names a number: reads and learning are
+  // then equal on every machine.
   void Open(DBOptions options = {}) {
     db_.reset();
     if (options.num_threads == 0) options.num_threads = 1;
@@ -116,7 +116,7 @@ class DBFixture : public ::testing::Test {
     return std::move(Start(Tokens{1}, {.reuse = false, .plan = plan}).session);
   }
 
-  // A session that reuses all stored tokens and has so many more in its tail.
+  // A session that reuses all stored tokens and has num_more tokens in its tail.
   Session Resume(const Tokens& stored, size_t num_more = 20) {
     SessionStart start = Start(Concat(stored, ToyModel::Tokens(num_more, 9)));
     EXPECT_EQ(start.session.num_reused(), stored.size());
@@ -124,14 +124,14 @@ class DBFixture : public ::testing::Test {
     return std::move(start.session);
   }
 
-  // Runs what is not stored of `tokens`, and stores all of it.
+  // Runs the tokens that are not stored, and stores all.
   Result<ContextId> StoreTokens(std::span<const TokenId> tokens, const StoreOptions& options = {}) {
     SessionStart start = Start(tokens);
     ATTNDB_RETURN_IF_ERROR(model_.Step(&start.session, start.rest));
     return db_->Store(start.session, tokens, options);
   }
 
-  // A context of `sizes.size()` segments, if they shrink: then a Store has nothing to merge.
+  // A context with one segment per size. If sizes shrink, a Store has nothing to merge.
   Tokens StoreChain(const std::string& name, std::span<const uint64_t> sizes, uint64_t seed,
                     const EditRows& edit = nullptr) {
     Session session = NewSession();
@@ -145,7 +145,7 @@ class DBFixture : public ::testing::Test {
     return all;
   }
 
-  // K and V of one step, without its attention.
+  // Appends K and V of one step, without its attention.
   Status AppendTokens(Session* session, std::span<const TokenId> tokens, const EditRows& edit) {
     const uint64_t position = session->num_tokens();
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
@@ -174,14 +174,14 @@ class DBFixture : public ::testing::Test {
     return Probe(session);
   }
 
-  // Another session asks for what the plan reads of the stored tokens, and that is made.
+  // Makes the objects that the plan reads of the stored tokens: another session asks for them.
   void MakeReady(const Tokens& stored, const std::string& plan) {
     Session session = Resume(stored);
     (void)ProbeWith(&session, plan);
     ATTNDB_EXPECT_OK(db_->WaitForBackground());
   }
 
-  // Equal but for rounding, NaN and infinities included.
+  // Equal except for rounding, NaN and infinities included.
   static void ExpectNear(const std::vector<float>& found, const std::vector<float>& expected) {
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i < found.size(); ++i) {
@@ -200,7 +200,8 @@ class DBFixture : public ::testing::Test {
     ASSERT_EQ(session->num_tokens(), tokens.size());
     EXPECT_LT(OutputError(model_, Probe(session), OracleProbe(model_, tokens, 7)), 1e-3);
   }
-  // A new session on `tokens` reuses `num_reused` of them and answers as if it had run all.
+  // Checks that a new session on `tokens` reuses `num_reused` of them, and answers as if it had run
+  // all.
   void ExpectAnswers(std::span<const TokenId> tokens, uint64_t num_reused) {
     SessionStart start = Start(tokens);
     EXPECT_EQ(start.session.num_reused(), num_reused);

@@ -1,4 +1,4 @@
-// Text and JSON of what stats.h describes.
+// Text and JSON of the structs in stats.h.
 #include <algorithm>
 
 #include "api/stats_json.h"
@@ -15,8 +15,9 @@ using internal::Table;
 
 std::string Count(double value) { return value < 0 ? "?" : Number(value, value < 100 ? 1 : 0); }
 
-// What a line of the table of layers says in brackets behind the plan; empty: all ran as planned.
-// A reason is why `full` runs, so that it stands for the substitutes that say the same.
+// The reason that a line of the layers' table shows in brackets behind the plan; empty: all ran as
+// planned. LayerExplain::reason says why `full` runs, so it replaces the substitutes that say the
+// same.
 std::string WhyText(const LayerExplain& layer) {
   std::string text = layer.reason;
   for (const Substitute& each : layer.substitutes) {
@@ -37,7 +38,7 @@ bool Alike(const LayerExplain& a, const LayerExplain& b) {
          a.predicted_bytes == b.predicted_bytes;
 }
 
-// What a line of the table of heads says of a head. Neighbours that say the same are folded.
+// A head's text in the table of heads. Neighbours with equal texts are folded.
 struct HeadKey {
   std::string ran;
   std::string reason;
@@ -149,7 +150,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
               : std::to_string(sum.num_fallbacks)};
 }
 
-// What each head runs; layers whose heads run the same are folded.
+// The execution of each head. Layers with equal heads are folded.
 std::string HeadTable(const std::vector<LayerExplain>& layers) {
   std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
                             "selected", "visited", "clusters", "hops", "codes > keys > values",
@@ -175,7 +176,7 @@ std::string NotesText(const std::vector<LayerExplain>& layers) {
   return "";
 }
 
-// Which tokens of a session over several contexts are whose.
+// The tokens of each context of a session over several.
 std::string ContextsText(const std::vector<SessionContext>& contexts) {
   std::string text;
   for (const SessionContext& context : contexts) {

@@ -90,7 +90,7 @@ std::string ErrorText(const Explain& explain) {
   return "expected error <= " + Number(100 * error, error < 0.01 ? 2 : 0) + " %";
 }
 
-// The weightiest two; what concerns hardly a token is left to the tables.
+// The two largest substitutes. Those with a tiny share are left to the tables.
 std::string RanLines(const Explain& explain) {
   constexpr size_t kMost = 2;
   constexpr double kLeastShare = 5e-3;

@@ -1,4 +1,4 @@
-// Checks arrays and options of a find, and brings q into the layout that keys are stored in.
+// Checks arrays and options of a find, and converts q to the layout of stored keys.
 //
 // Errors:  kInvalidArgument naming what was expected and found.
 // Threads: pure functions.

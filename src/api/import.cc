@@ -30,7 +30,7 @@ Status AppendPiece(SessionImpl* session, uint64_t num_tokens, TokenRange range,
   return Status::Ok();
 }
 
-// Where the next piece ends that begins at `begin`: at a cut at the latest.
+// The end of the piece that starts at `begin`. A piece does not cross a cut.
 uint64_t EndOfPiece(const ImportRequest& request, uint64_t begin) {
   uint64_t end = std::min<uint64_t>(begin + kPieceTokens, request.tokens.size());
   for (const Cut& cut : request.cuts) {
@@ -39,7 +39,7 @@ uint64_t EndOfPiece(const ImportRequest& request, uint64_t begin) {
   return end;
 }
 
-// The session loses what left when there were as many tokens as it has.
+// Applies the cuts that were made when the history had as many tokens as the session.
 Status FollowCuts(const ImportRequest& request, SessionImpl* session) {
   for (const Cut& cut : request.cuts) {
     if (cut.at == session->num_tokens()) ATTNDB_RETURN_IF_ERROR(session->Lose(cut));
@@ -47,8 +47,8 @@ Status FollowCuts(const ImportRequest& request, SessionImpl* session) {
   return Status::Ok();
 }
 
-// Segments of what was imported so far, in no context until all is stored: what fails leaves the
-// store as it was, and nobody can have gone on from what is taken back.
+// Segments of the imported pieces. No context has them until all pieces are stored, so a failed
+// import leaves the store unchanged, and no session can have continued a removed piece.
 class Pieces {
  public:
   explicit Pieces(Database* database) : database_(database) {}
@@ -111,7 +111,7 @@ Result<bool> LetGoOfPart(Database* database, const ImportRequest& request, uint6
   return true;
 }
 
-// Whether the store takes what is not shared.
+// Checks that the store takes the tokens that are not shared.
 Status CheckRoom(Database* database, const ImportRequest& request, const SessionImpl& session) {
   const uint64_t num_new = request.tokens.size() - session.num_tokens();
   return database->store()->publisher()->CheckStore(
@@ -129,7 +129,8 @@ Result<ContextNumber> ImportContext(Database* database, const ImportRequest& req
                                     ImportSource* source) {
   SessionOptions options;
   options.first_position = request.first_position;
-  options.truncated = false;  // What is reused saw what the source says, up to the first cut.
+  // Reused tokens must have seen what the source describes, up to the first cut.
+  options.truncated = false;
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<SessionImpl> session,
                           database->OpenSession(request.tenant, *request.spec, request.tokens,
                                                 std::numeric_limits<uint64_t>::max(), options));

@@ -1,11 +1,10 @@
-// Storing a KV cache that was computed elsewhere, a piece of its tokens at a time, so that the
-// memory beside the source is that of a few thousand tokens. When all is stored, the pieces are
-// merged into segments of DBOptions::import_segment_tokens, as far as memory and disk
-// have room for that.
+// Stores a KV cache that was computed elsewhere, piece by piece. It needs memory for a few thousand
+// tokens in addition to the source. When all is stored, the pieces are merged into segments of
+// DBOptions::import_segment_tokens, as far as memory and disk have room.
 //
 // Errors:  those of the source; of Session::Append (a value that overflows kv_dtype); of DB::Store.
-//          On failure nothing is visible, and nothing of what was there has changed: all pieces are
-//          published in one commit.
+//          After an error nothing is visible and nothing has changed: all pieces are published in
+//          one commit.
 // Threads: as DB.
 #ifndef ATTNDB_API_IMPORT_H_
 #define ATTNDB_API_IMPORT_H_
@@ -26,16 +25,16 @@ namespace attndb::internal {
 
 class Database;
 
-// Where the rows come from. Views are valid until the next call.
+// The source of the rows. Views are valid until the next call.
 class ImportSource {
  public:
   virtual ~ImportSource() = default;
 
   // K and V of tokens `range` of `layer`.
   virtual Result<LayerKv> Rows(LayerId layer, TokenRange range) = 0;
-  // Number of last tokens of which the source has q of `layer`; 0 = none.
+  // The number of last tokens whose q of `layer` the source has; 0 = none.
   virtual uint64_t num_queries(LayerId layer) const = 0;
-  // q of tokens `range`, all of which are among these last tokens.
+  // q of tokens `range`, which are all among these last tokens.
   virtual Result<TensorView> Queries(LayerId layer, TokenRange range) = 0;
 };
 
@@ -43,7 +42,7 @@ struct ImportRequest {
   std::string tenant;
   const ModelSpec* spec = nullptr;  // Not owned.
   std::span<const TokenId> tokens;
-  std::span<const Cut> cuts;  // Those that K and V depend on: store::CheckCuts.
+  std::span<const Cut> cuts;  // The cuts that K and V depend on: store::CheckCuts.
   int64_t first_position = 0;
   StoreOptions store;
   // Called after each piece but the last, with the tokens done and in all; false cancels. May be

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kPlanes = "planes";
 constexpr std::string_view kStatic = "static=prefill";
 
-// "planes, clustered, ..., static=prefill": what can be built, by the names that plans have for it.
+// "planes, clustered, ..., static=prefill": all buildable objects, by their names in plans.
 std::string KnownNames(const planner::PlanRegistry& plans) {
   std::string names(kPlanes);
   for (const auto& index : plans.indexes()) {

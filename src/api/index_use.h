@@ -1,6 +1,6 @@
-// Translates an index that a user names to the derived kind that it is built as.
+// Translates an index that a user names to the derived kind that is built for it.
 //
-// Errors:  kInvalidArgument, with what is known.
+// Errors:  kInvalidArgument, with the known names.
 // Threads: stateless.
 #ifndef ATTNDB_API_INDEX_USE_H_
 #define ATTNDB_API_INDEX_USE_H_
@@ -13,9 +13,9 @@
 
 namespace attndb::internal {
 
-// The use (derived/kinds.h) of the object by which plans with this index find keys: "planes",
-// "clustered", "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8"; or of the ranking that
-// tells static tokens, "static=prefill".
+// Returns the use (derived/kinds.h) of the object by which plans with this index find keys:
+// "planes", "clustered", "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8". Or that of the
+// ranking of static tokens, "static=prefill".
 Result<std::string> IndexUse(std::string_view text, const planner::PlanRegistry& plans);
 
 }  // namespace attndb::internal

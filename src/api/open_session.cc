@@ -1,4 +1,4 @@
-// Database: sessions that begin with what is stored.
+// Database: sessions that begin with stored tokens.
 #include <algorithm>
 
 #include "api/database.h"
@@ -7,8 +7,8 @@
 namespace attndb::internal {
 namespace {
 
-// What is stored was checked when it was cut, but by a model that may have other words for the
-// same.
+// Stored cuts were checked when they were made, but an equal model may describe its RoPE in other
+// words.
 Status TakeCuts(std::vector<Cut> cuts, SessionSeed* seed) {
   if (cuts.empty()) return Status::Ok();
   ATTNDB_ASSIGN_OR_RETURN(seed->turns, TurnTables::Of(seed->spec));
@@ -61,8 +61,8 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
                           store_->lookup()->OpenPrefix(tenant, seed.spec, reusable, options));
   counts->num_reused_tokens.Add(prefix.chain.tokens.size());
-  // What a session shares is kept in any case. The rest of a context that it goes on from
-  // otherwise is not in use for that.
+  // A session's own chain is kept in any case. Holding the context would also keep the rest of it,
+  // so only a session that reuses the whole context holds it.
   seed.chain.held = {prefix.context, prefix.number, std::move(prefix.chain.entries),
                      prefix.is_whole ? store_->uses()->Hold(prefix.context) : nullptr};
   seed.chain.tokens = std::move(prefix.chain.tokens);

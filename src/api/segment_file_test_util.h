@@ -1,4 +1,4 @@
-// Where a segment lies that a tenant knows by its number.
+// Finds the file of a segment by the tenant's number of the segment.
 //
 // Threads: stateless.
 #ifndef ATTNDB_API_SEGMENT_FILE_TEST_UTIL_H_

@@ -1,4 +1,4 @@
-// Database: a session over several whole contexts, one beside the other.
+// Database: a session over several whole contexts in parallel.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -53,7 +53,7 @@ void DropFirst(uint64_t num_tokens, std::vector<storage::ChainEntry>* chain) {
   chain->erase(chain->begin(), chain->begin() + static_cast<ptrdiff_t>(num_whole));
 }
 
-// What a session over contexts starts from, context by context.
+// The seed of a session over contexts, built context by context.
 class ContextJoin {
  public:
   explicit ContextJoin(SessionChain::Contents* chain) : chain_(chain) {}

@@ -1,5 +1,5 @@
-// What tests share in which a part of the store stands still: a store whose files and lanes stop
-// where the test says so, until it lets them go on.
+// A store whose files and lanes stop where a test says so, and continue when the test says so.
+//
 //
 // Threads: as the store's, where a test says so.
 #ifndef ATTNDB_API_STOPPED_DB_TEST_UTIL_H_
@@ -18,7 +18,8 @@
 
 namespace attndb::test {
 
-// Returns when the lane is stuck, until `release` is set; what waited in it before is done by then.
+// Returns when the lane is stuck, until `release` is set. Earlier jobs of the lane are done by
+// then.
 inline void StopLane(const DB& db, size_t lane, Event* release) {
   Event stuck;
   internal::DbAccess::database(db)->store()->background()->Add(
@@ -30,14 +31,14 @@ inline void StopLane(const DB& db, size_t lane, Event* release) {
   stuck.Await();
 }
 
-// A store whose files are those of `files_`.
+// A store with the files of `files_`.
 class StoppedDBFixture : public DBFixture {
  protected:
   explicit StoppedDBFixture(DBOptions options)
       : DBFixture(options.background_builds), options_(std::move(options)) {
     OpenWithFiles();
   }
-  ~StoppedDBFixture() override { db_.reset(); }  // While its files are there.
+  ~StoppedDBFixture() override { db_.reset(); }  // While its files exist.
 
   // Closes the store first.
   void OpenWithFiles() {
@@ -53,7 +54,7 @@ class StoppedDBFixture : public DBFixture {
     ATTNDB_EXPECT_OK(AppendTokens(session, more, nullptr));
     *all = Concat(*all, more);
   }
-  // How many tokens the context uses of each of its segments.
+  // The number of tokens that the context uses of each of its segments.
   std::vector<uint64_t> SegmentTokens(std::string_view context) {
     std::vector<uint64_t> sizes;
     const Result<ContextInfo> info = db_->Describe(context);

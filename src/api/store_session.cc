@@ -60,7 +60,7 @@ Result<ContextNumber> Database::StoreSealed(SessionImpl* session, std::span<cons
   const ContextNumber number = stored.number;
   if (stored.chain.empty()) return number;
   ATTNDB_RETURN_IF_ERROR(session->MoveTo(HeldOf(std::move(stored)), tokens).status());
-  store_->uses()->Sweep();  // Nobody holds what was merged any more.
+  store_->uses()->Sweep();  // The merged segments have lost their holder.
   return number;
 }
 
@@ -69,7 +69,8 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
                                                                    const StoreOptions& options) {
   ATTNDB_RETURN_IF_ERROR(store_->merger()->CheckMayWait("store"));
   ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
-  // The session moves to what it gets; the caller may keep an id for longer than the store lives.
+  // The session moves to the result `held`. The caller may keep `id` for longer than the store
+  // lives.
   auto held = std::make_shared<std::promise<Result<HeldChain>>>();
   auto id = std::make_shared<std::promise<Result<ContextId>>>();
   session->AwaitStore({held->get_future(), {tokens.begin(), tokens.end()}});
@@ -83,7 +84,7 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
     } else {
       held->set_value(std::move(stored).status());
     }
-    held.reset();  // What nobody takes is let go of while the store is there.
+    held.reset();  // Destroys an unused result while the store still exists.
     id->set_value(std::move(context));
   });
   return pending;

@@ -12,10 +12,10 @@
 
 namespace attndb::internal {
 
-// Keys that begin so have a meaning to attndb.
+// Keys with this prefix have a meaning to attndb.
 inline constexpr std::string_view kOwnNotePrefix = "note.attndb_";
 inline constexpr std::string_view kTitleKey = "note.attndb_title";
-// Behind it stands the number of the piece, from 0.
+// The number of the piece follows, from 0.
 inline constexpr std::string_view kNoteKey = "note.attndb_note_";
 
 void PutTitleAndNote(std::string_view title, std::string_view note,

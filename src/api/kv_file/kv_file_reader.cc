@@ -35,7 +35,7 @@ Result<std::vector<TokenId>> ReadTokens(const SafetensorsReader& file, const KvS
       ATTNDB_RETURN_IF_ERROR(
           file.ReadAt(schema.tokens, done * 8, std::as_writable_bytes(std::span(wide))));
       for (size_t i = 0; i < wide.size(); ++i) {
-        // What does not fit becomes negative, and is refused as such below.
+        // A value that does not fit becomes negative, and is refused below.
         const bool fits = wide[i] >= 0 && wide[i] <= INT32_MAX;
         tokens[done + i] = fits ? static_cast<TokenId>(wide[i]) : -1;
       }
@@ -127,7 +127,7 @@ class KvFileReaderImpl {
     return Status::Ok();
   }
 
-  // That `range` is one of tokens [first, end).
+  // Checks that `range` lies in tokens [first, end).
   Status CheckRange(TokenRange range, uint64_t first) const {
     const uint64_t end = contents().tokens.size();
     if (range.begin >= first && range.begin < range.end && range.end <= end) return Status::Ok();

@@ -29,7 +29,7 @@ struct RawKvFile {
   static void WriteBytes(const std::string& path, std::string_view bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
-  // `padding` spaces behind the text.
+  // `padding` spaces follow the text.
   std::string Bytes(size_t padding = 0) const {
     const std::string text = header.dump() + std::string(padding, ' ');
     const uint64_t length = text.size();
@@ -41,7 +41,7 @@ struct RawKvFile {
 
   nlohmann::ordered_json& metadata(const std::string& key) { return header["__metadata__"][key]; }
 
-  // Puts `bytes` in place of a tensor's, and moves those behind it.
+  // Replaces the bytes of a tensor, and moves the later ones.
   void Replace(const std::string& name, const std::string& dtype, const std::string& bytes) {
     const auto begin = header[name]["data_offsets"][0].get<uint64_t>();
     const auto end = header[name]["data_offsets"][1].get<uint64_t>();

@@ -27,8 +27,8 @@ constexpr std::string_view kFormat = "attndb.kv";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kNotePrefix = "note.";
 constexpr std::string_view kTextLayoutKey = "note.attndb_text_layout";
-constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As a session.
-constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As SessionOptions.
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As for a session.
+constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As for SessionOptions.
 constexpr size_t kMaxNotes = 64;
 constexpr size_t kMaxNoteBytes = size_t{64} << 10;
 
@@ -45,7 +45,7 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
   return value;
 }
 
-// The keys of __metadata__, each asked for by name; what is left over is refused.
+// The keys of __metadata__, each read by name; keys that are left over are refused.
 class Metadata {
  public:
   explicit Metadata(const std::map<std::string, std::string>& keys) : keys_(keys) {}
@@ -298,7 +298,7 @@ Status CheckContents(const KvFileContents& contents) {
   return Status::Ok();
 }
 
-// Puts a tensor behind what the header has.
+// Appends a tensor behind those of the header.
 void AddTensor(std::string name, std::string_view dtype, std::vector<uint64_t> shape,
                SafetensorsHeader* header) {
   uint64_t num_bytes = SafetensorsElementBytes(dtype);

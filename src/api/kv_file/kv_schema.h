@@ -38,12 +38,12 @@ struct KvSchema {
   std::vector<KvFileLayer> layers;  // One for each of contents.layers.
 };
 
-// What a header says, with all of it checked against each other.
+// Returns the content of a header, after checking its entries against each other.
 Result<KvSchema> ParseKvSchema(const SafetensorsHeader& header);
 
-// The header of a file with these contents, whose `layers` are filled in; its tensors are the
-// tokens, then k, v and q of each layer.
-// Errors: kInvalidArgument: what ParseKvSchema would refuse.
+// Returns the header of a file with these contents, whose `layers` are filled in. Its tensors are
+// the tokens, then k, v and q of each layer.
+// Errors: kInvalidArgument: those of ParseKvSchema.
 Result<SafetensorsHeader> FormatKvSchema(const KvFileContents& contents);
 
 }  // namespace attndb::internal

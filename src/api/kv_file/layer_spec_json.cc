@@ -13,10 +13,10 @@
 namespace attndb::internal {
 namespace {
 
-constexpr uint64_t kMaxLayers = 1024;  // As ModelSpec::Validate.
+constexpr uint64_t kMaxLayers = 1024;  // As in ModelSpec::Validate.
 constexpr std::string_view kLayoutNames[] = {"none", "half", "interleaved"};
 
-// Parses without exceptions, and refuses what a tree would hide: repeated keys, deep nesting.
+// Parses without exceptions, and refuses repeated keys and deep nesting, which a tree would hide.
 Result<Json> ParseTree(std::string_view text) {
   constexpr int kMaxDepth = 4;
   std::vector<std::set<std::string>> keys;  // Keys of the objects that are open.
@@ -170,7 +170,7 @@ JsonText JsonOf(const LayerSpec& layer) {
                     {"rope_dims", layer.rope.rope_dims},
                     {"rope_base", layer.rope.base},
                     {"rope_scaling", layer.rope.scaling}});
-  // Files of models without any are what they were before there were any.
+  // Omits the key if it is empty, so that such files stay the same as in older versions.
   if (!layer.denominator_logits.empty()) {
     json.Add({"denominator_logits", layer.denominator_logits});
   }

@@ -19,7 +19,7 @@ Status CheckRegular(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (error || !std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
-    return Status::Ok();  // What it is else, opening it says.
+    return Status::Ok();  // Opening it reports any other problem.
   }
   return Status::InvalidArgument(FileText(path) + " is no regular file");
 }
@@ -29,7 +29,7 @@ std::string DirOf(const std::string& path) {
   return dir.empty() ? "." : dir;
 }
 
-// Why no file of this path can be made, by what happened to the one that stands in for it.
+// Says why a file of this path can't be made, from the error of its temporary file.
 Status CannotCreate(const std::string& path, const std::string& temporary, const Status& status) {
   if (status.code() == StatusCode::kNotFound) {
     return Status::NotFound(FileText(path) + ": folder '" + DirOf(path) + "' does not exist");

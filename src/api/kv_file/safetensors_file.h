@@ -1,9 +1,9 @@
 // Files of named arrays (safetensors): read in parts, written in one pass.
 //
-// A file is never mapped: one that shrinks while it is read gives an error, not a signal. Data has
+// A file is never mapped: a file that shrinks during a read gives an error, not a signal. Data has
 // no alignment.
 //
-// Errors:  kInvalidArgument (no safetensors file, see safetensors_header.h; no regular file);
+// Errors:  kInvalidArgument (not a safetensors file, see safetensors_header.h; not a regular file);
 //          kNotFound, kIoError; kCorruption (the file has become shorter). All name the file.
 // Threads: a reader is thread-safe; a writer is thread-compatible.
 #ifndef ATTNDB_API_KV_FILE_SAFETENSORS_FILE_H_
@@ -47,7 +47,7 @@ class SafetensorsWriter {
                                           const SafetensorsHeader& header);
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
-  ~SafetensorsWriter();  // Removes what was not finished.
+  ~SafetensorsWriter();  // Removes an unfinished file.
 
   // The next bytes of the data. REQUIRES: no more in all than the header says.
   Status Append(std::span<const std::byte> data);

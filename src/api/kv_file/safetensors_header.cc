@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::string_view kMetadataName = "__metadata__";
 
-// Enough for the largest model that ModelSpec takes; far from what could hurt.
+// Enough for the largest model that ModelSpec takes; far below harmful sizes.
 constexpr size_t kMaxTensors = 4096;
 constexpr size_t kMaxMetadata = 256;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxValueBytes = size_t{4} << 20;
 constexpr size_t kMaxDims = 8;
 
-// Takes the header's text as events, and refuses what has no place in it.
+// Takes the header's text as events, and refuses invalid ones.
 class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(SafetensorsHeader* header) : header_(header) {}

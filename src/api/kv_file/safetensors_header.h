@@ -1,8 +1,8 @@
 // The header of a safetensors file: JSON text from and to names, types, shapes and places.
 //
-// Hostile: what is parsed may be anyone's. The text is read once and never held as a tree; counts
-// and lengths are limited as they come in; sizes are multiplied with overflow checked. Tensors must
-// cover the data from its first byte to its last, without a gap and without overlap.
+// Hostile: the input may come from anyone. The text is read once and never held as a tree; counts
+//          and lengths are limited during the read; sizes are multiplied with overflow checks.
+//          Tensors must cover the data from its first byte to its last, without gaps or overlap.
 //
 // Errors:  kInvalidArgument naming the tensor or field, what is expected and what was found.
 // Threads: pure functions.
@@ -36,13 +36,13 @@ struct SafetensorsHeader {
   std::vector<SafetensorsEntry> tensors;  // In the order of the data.
 };
 
-// Bytes of an element; 0 for a type that is unknown.
+// Bytes of an element; 0 for an unknown type.
 uint64_t SafetensorsElementBytes(std::string_view dtype);
 
-// As "[2, 3]".
+// For example "[2, 3]".
 std::string ShapeText(const std::vector<uint64_t>& shape);
 
-// `json` is the header without its length, `data_bytes` what the file has behind it.
+// `json` is the header without its length; `data_bytes` is the size of the rest of the file.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes);
 
 // Returns length and text, padded with spaces to a multiple of 8.
