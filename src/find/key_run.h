@@ -1,10 +1,10 @@
-// The stored tokens that a search looks through: runs, each of one segment, cut into blocks.
+// The stored tokens that a search visits: runs, each of one segment, cut into blocks.
 //
 // Blocks:  block_tokens tokens each, from the run's first token on; the last block may be shorter.
-//          A passage is a block and the next one of its run, so that what lies across the end of
-//          one passage lies inside another; a run of one block is a passage of its own.
-// Sinks:   the first tokens of a context draw the attention of every question, whatever they say
-//          (Xiao et al. 2023, arXiv:2309.17453): their keys do not count.
+//          A passage is a block and the next one of its run, so that text across the end of one
+//          passage is inside another. A run of one block is a passage of its own.
+// Sinks:   the first tokens of a context attract the attention of every question (Xiao et al. 2023,
+//          arXiv:2309.17453): their keys do not count.
 // Threads: values.
 #ifndef ATTNDB_FIND_KEY_RUN_H_
 #define ATTNDB_FIND_KEY_RUN_H_
@@ -23,10 +23,10 @@ namespace attndb::find {
 struct KeyRun {
   std::shared_ptr<const storage::KvRun> keys;
   uint64_t num_tokens = 0;  // The run's first tokens; 1 to keys->num_tokens().
-  uint64_t num_sinks = 0;   // How many of the first tokens are sinks.
+  uint64_t num_sinks = 0;   // The number of first tokens that are sinks.
 };
 
-// Which blocks belong to which run: those of run r are [first_block(r), first_block(r + 1)).
+// The blocks of each run: those of run r are [first_block(r), first_block(r + 1)).
 class Blocks {
  public:
   // REQUIRES: block_tokens > 0.

@@ -7,7 +7,7 @@
 namespace attndb::find {
 namespace {
 
-// Mean and standard deviation of what is no NaN.
+// Mean and standard deviation of the values that are not NaN.
 struct Spread {
   double mean = 0;
   double deviation = 0;

@@ -1,14 +1,14 @@
-// Ranks passages by how far a question's tokens prefer them, over all heads that were asked.
+// Ranks passages by how much a question's tokens prefer them, over all heads of the query.
 //
-// Score:   a row (a token of the question in one head) has a best key in each passage. What that
-//          tells depends on the row: "the" has one in every text, a name in few. So only the part
-//          of its score counts that is more than kMargin standard deviations above the row's mean
-//          over all passages (with fewer than 17 passages, half of the largest that is possible),
-//          and a head's score of a passage is the mean of these parts over its rows. Heads differ
-//          in how far they tell passages apart, so each head's scores are divided by their own
-//          standard deviation. An ordinary passage has 0.
-// Source:  to sum each token's best match over the question is ColBERT's way (Khattab & Zaharia
-//          2020, arXiv:2004.12832); ours takes the model's own q and k, and counts only what stands
+// Score:   a row (a token of the question in one head) has a best key in each passage. Its meaning
+//          depends on the row: "the" has one in every text, a name in few. So only a part of its
+//          score counts: the part that is more than kMargin standard deviations above the row's
+//          mean over all passages. (With fewer than 17 passages: more than half of the largest
+//          possible deviation.) A head's score of a passage is the mean of these parts over its
+//          rows. Heads differ in how much they distinguish passages, so each head's scores are
+//          divided by their own standard deviation. An ordinary passage has 0.
+// Source:  ColBERT sums each token's best match over the question (Khattab & Zaharia 2020,
+//          arXiv:2004.12832). Ours uses the model's own q and k, and counts only scores that stand
 //          out.
 // Errors:  none.
 // Threads: thread-compatible.
@@ -25,7 +25,7 @@
 
 namespace attndb::find {
 
-// A passage begins at each block; the block after it belongs to it, if the run has one.
+// A passage begins at each block. It also contains the next block, if the run has one.
 struct RankedPassage {
   size_t run = 0;
   size_t block = 0;   // Number of its first block, over all runs.
@@ -45,19 +45,19 @@ class PassageRanking {
         totals_(blocks.num_blocks()),
         lost_(runs.size()) {}
 
-  // Bytes that the ranking takes once so many heads were added.
+  // Bytes that the ranking takes after num_heads heads were added.
   uint64_t MemoryBytes(size_t num_heads) const;
 
-  // Adds one head's rows, maxima [num_rows, num_blocks]; overwrites them with the maxima of
-  // passages. NaN does not count.
+  // Adds one head's rows, maxima [num_rows, num_blocks], and overwrites them with the maxima of
+  // passages. Ignores NaN.
   void AddHead(size_t num_rows, float* maxima);
 
-  // Leaves a run out from now on.
+  // Ignores a run from now on.
   void Lose(size_t run) { lost_[run] = true; }
 
   // The best passages without a common token; best first, equal ones in order.
   std::vector<RankedPassage> Best(size_t limit) const;
-  // The score that the n-th head that was added gives a passage. REQUIRES: keep_heads.
+  // The score that the n-th added head gives a passage. REQUIRES: keep_heads.
   float HeadScore(size_t n, size_t block) const {
     return static_cast<float>(head_scores_[n * blocks_.num_blocks() + block]);
   }
