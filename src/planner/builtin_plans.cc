@@ -84,19 +84,19 @@ QueryType Auto() {
           .default_bits = kAutoBits};
 }
 
-// What a scan of all keys, or of their planes, does.
+// The work of a scan of all keys, or of their planes.
 SearchWork FlatWork(const SearchSize& size) {
   SearchWork work;
   work.scanned_keys = size.bits == 0 ? 0.0 : std::min(size.plane_tokens, size.middle_tokens);
   work.exact_keys = size.fixed_tokens + size.middle_tokens - work.scanned_keys;
   work.compared_keys = size.middle_tokens;
-  // What estimates bring up is scored exactly: somewhat more than is selected in the end.
+  // Candidates of the estimates are scored exactly: somewhat more than are selected in the end.
   work.reranked_keys = work.scanned_keys > 0 ? size.expected_tokens : 0.0;
   return work;
 }
 
-// What a search of clusters does, or a draw by them: as measured on SmolLM2's heads at 65,536
-// tokens, at the default effort. Heads differ; what is observed corrects it.
+// The work of a search of clusters, or a draw by them: as measured on SmolLM2's heads at 65,536
+// tokens, at the default effort. Heads differ; observations correct it.
 SearchWork ClusteredWork(const SearchSize& size) {
   constexpr double kClusterKeys = 64;
   constexpr double kVisited = 0.12;
@@ -128,7 +128,7 @@ IndexType Clustered() {
           .draws = IndexType::Draws::kByEstimates};
 }
 
-// What a walk does: as measured on SmolLM2's heads, at the default window.
+// The work of a walk: as measured on SmolLM2's heads, at the default window.
 SearchWork GraphWork(const SearchSize& size) {
   constexpr double kRowsPerFound = 8;  // Rows of K that the group reads for each key found.
   constexpr double kHops = 60;
@@ -141,7 +141,7 @@ SearchWork GraphWork(const SearchSize& size) {
   return work;
 }
 
-// What belongs to one of the two walks alone.
+// Arguments that only one of the two walks has.
 std::string WalkConflict(const LayerPlan& plan) {
   const bool is_published = plan.Word("walk") == "diprs";
   if (is_published && !plan.Is("dipr")) {
@@ -172,9 +172,9 @@ IndexType Graph(std::string name) {
           .conflict = WalkConflict};
 }
 
-// What a search by product codes does. A scan of them takes so much of the time of one of 4-bit
-// planes: 131,072 keys of 128 channels for 4 q heads took 125 us at 8 subspaces of 8 bits (Intel
-// Xeon with VBMI), where the planes have 66 bytes a key.
+// The work of a search by product codes. The factor is the time of a scan of codes over that of
+// 4-bit planes: 131,072 keys of 128 channels for 4 q heads took 125 us at 8 subspaces of 8 bits
+// (Intel Xeon with VBMI), where the planes have 66 bytes a key.
 SearchWork PqWork(const SearchSize& size) {
   constexpr double kOfPlanes = 0.4;
   SearchWork work;
@@ -216,8 +216,8 @@ IndexType Pq() {
           .scores_all = true};
 }
 
-// What a search of blocks does that have a row of `row_keys` keys' bytes for each `block_keys`
-// keys.
+// The work of a search of blocks. A block of `block_keys` keys has a row with the bytes of
+// `row_keys` keys.
 SearchWork BlocksWork(const SearchSize& size, double block_keys, double row_keys) {
   SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
@@ -320,12 +320,12 @@ PlanRegistry BuiltinPlans() {
   registry.AddIndex(InfLlm());
   registry.AddIndex(Graph("roargraph"));
   registry.AddIndex(Wave());
-  // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
-  // is left out: without an index=... that follows, these score all keys. New tokens of a session
-  // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
+  // The papers' settings: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). The first two leave out the
+  // index: without an index=... that follows, they score all keys. New tokens of a session are
+  // attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
   // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local
-  // ones. RetroInfer, as its code sets it: 1.8 % of the clusters beside 4 initial tokens and 64
-  // local ones, and 23.2 % estimated; new tokens are attended to until they are clustered.
+  // ones. RetroInfer, as in its code: 1.8 % of the clusters, 4 initial tokens and 64 local ones,
+  // and 23.2 % estimated; new tokens are attended to until they are clustered.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});

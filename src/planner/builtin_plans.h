@@ -1,5 +1,5 @@
-// The queries, indexes and presets of this version: what they are called, what they take
-// and what they cost. What searches for them is in attention/registry.h.
+// The queries, indexes and presets of this version: their names, keys and costs. Their searches are
+// in attention/registry.h.
 //
 // Threads: pure function.
 #ifndef ATTNDB_PLANNER_BUILTIN_PLANS_H_

@@ -1,9 +1,9 @@
 // Bytes and nanoseconds of attention, for one kv head of a layer and one call.
 //
-// Model:   streams cost what the kernels were measured to take, and at least bytes / bandwidth;
-//          added are choosing (per token and q head), rows read at random places and dependent
-//          hops. All terms are linear: the model prices plans against each other, and what it gets
-//          wrong on a machine is corrected by what was observed (learned_state.h).
+// Model:   a stream costs its measured kernel time, but at least bytes / bandwidth. Added are
+//          choosing (per token and q head), rows read at random places, and dependent hops. All
+//          terms are linear, because the model only compares plans. Observations correct its errors
+//          on a machine (learned_state.h).
 // Units:   ns of one thread; bytes of K and V read.
 // Threads: pure functions.
 #ifndef ATTNDB_PLANNER_COST_MODEL_H_
@@ -31,15 +31,14 @@ struct HeadShape {
   uint32_t num_threads = 1;  // Threads that share a call.
 };
 
-// What a sparse call reads: a search, rows of V per q head, and value planes.
+// The reads of a sparse call: a search, rows of V per q head, and value planes.
 struct SparseRead {
   SearchWork work;
   uint32_t bits = 0;  // Bits of the planes that are scanned.
   double rows = 0;    // Rows of V per q head: fixed, selected and sampled tokens.
-  // Different rows of K and V that the group's q heads read, over the sum of what each of them
-  // reads.
+  // Distinct rows of K and V that the group's q heads read, divided by the sum of each head's rows.
   double distinct = 1.0;
-  // Share of the rows of V that is read from value planes of 8 bits instead.
+  // Share of the rows of V that is read from 8-bit value planes.
   double coded = 0.0;
   double value_bytes = 0.0;  // Bytes of value planes that are streamed, per q head.
 };
@@ -48,7 +47,7 @@ struct SparseRead {
 Cost FullCost(const HeadShape& shape, double tokens, double num_rows,
               const MachineConstants& machine);
 
-// Cost of a search and of attending to what it selected, for one row of q.
+// Cost of a search and of attending to its result, for one row of q.
 Cost SparseCost(const HeadShape& shape, const SparseRead& read, const MachineConstants& machine);
 
 // Bytes of a key that a scan of planes reads.

@@ -13,7 +13,7 @@ constexpr double kMaxRatio = 64;
 constexpr double kOutlier = 4;
 constexpr uint32_t kMaxCount = 8;  // A mean of about so many calls.
 
-// What is found in a few audited blocks stands for many: a mean of few calls would say nothing.
+// A few audited blocks stand for many, so a mean over few calls would say nothing.
 constexpr double kMissedCalls = 256;
 
 // The error that draws are to find, over the one asked for: samples that stop because they find
@@ -44,7 +44,7 @@ LearnedState::LearnedState(const ModelSpec& spec, bool learns)
 HeadStatistics LearnedState::Informed(LayerId layer, uint32_t kv_head) const {
   HeadStatistics head = layers_[layer][kv_head];
   for (size_t i = 0; i < kNumMethods; ++i) {
-    // A count of 0 stays: what others took does not say that this head was tried.
+    // A count of 0 stays: other heads' times do not mean that this head was tried.
     if (head.time[i].count() == 0) head.time[i] = MeanRatio(time_[i].value(), 0);
   }
   return head;
@@ -57,7 +57,7 @@ void LearnedState::Observe(LayerId layer, uint64_t num_rows, const LayerExecutio
   for (size_t i = 0; i < heads.size(); ++i) {
     HeadStatistics& head = layers_[layer][i];
     const HeadObservation& seen = heads[i];
-    // What an index misses is an error that a draw does not find.
+    // The mass that an index misses is an error that a draw does not see.
     if (seen.error >= 0 && execution.plan.error > 0) {
       const double error = std::hypot(seen.error, seen.missed < 0 ? 0 : head.missed);
       const bool by_codes =
@@ -75,9 +75,10 @@ void LearnedState::Observe(LayerId layer, uint64_t num_rows, const LayerExecutio
   if (learns_ && execution.plan.Draws()) ++num_calls_[layer];
 }
 
-// What a head explores is to correct what was seen long ago, or first, with memory that nobody had
-// touched: it counts alone. A head's rows should be as the root of its difficulty: then one row
-// more makes every head's error less by as much, which is the least error for so many rows.
+// Exploring corrects an observation that is old, or that was made first, with untouched memory: the
+// new observation counts alone. The rows of a head should be proportional to the root of its
+// difficulty. One more row then reduces every head's error equally, which gives the least error for
+// a number of rows.
 void LearnedState::ObserveTime(HeadStatistics* head, const HeadExecution& did,
                                const HeadObservation& seen) {
   head->last = did.preferred;

@@ -1,11 +1,11 @@
-// What a session's calls taught about its heads and its machine: how many rows a head's draws need,
-// and how long calls took compared with what was predicted.
+// The lessons of a session's calls about its heads and its machine: how many rows a head's draws
+// need, and how long calls took compared with their predictions.
 //
-// Method:  exponential means of ratios observed / predicted, which hold while a context grows. A
-//          single call that was interrupted counts at most kOutlier times as much as expected. A
-//          head whose calls taught nothing yet takes what other heads taught.
-// Draws:   samples estimate their own error; from that follows the error that later draws aim at,
-//          so that errors come out as asked, as a mean over heads and rows.
+// Method:  exponential means of ratios observed / predicted, which stay valid while a context
+//          grows. A single call that was interrupted counts at most kOutlier times as much as
+//          expected. A head without observations uses those of other heads.
+// Draws:   samples estimate their own error. The error that later draws aim at follows from it, so
+//          that the mean error over heads and rows is the requested one.
 // Threads: one at a time.
 #ifndef ATTNDB_PLANNER_LEARNED_STATE_H_
 #define ATTNDB_PLANNER_LEARNED_STATE_H_
@@ -20,11 +20,11 @@
 
 namespace attndb::planner {
 
-// A mean of ratios around 1, newer ones weighing more.
+// A mean of ratios around 1; newer ratios weigh more.
 class MeanRatio {
  public:
   MeanRatio() = default;
-  // A mean that was kept before. Values out of range are clamped.
+  // Restores an earlier mean. Values out of range are clamped.
   MeanRatio(double value, uint32_t count);
 
   void Add(double ratio);
@@ -37,19 +37,19 @@ class MeanRatio {
   uint32_t count_ = 0;
 };
 
-// What one call cost one head, per row of q.
+// The cost of one call for one head, per row of q.
 struct HeadObservation {
   double selected = 0;  // Critical tokens per q head.
   double ns = 0;        // 0: not worth learning from.
   double error = -1;    // Estimated error of the output; negative = unknown.
   double missed = -1;   // Estimated share of the mass that an index left out; negative = none.
-  // For draws: error times rows, which stays equal while one falls as the other grows.
+  // For draws: error times rows. It stays constant, because one falls as the other grows.
   double difficulty = -1;
   double spread = -1;  // For draws by codes: error over the standard deviation of the weights' sum.
 };
 
 struct HeadStatistics {
-  // Rows that the head's draws should begin with, over those predicted for a head of any kind.
+  // Rows that the head's draws should begin with, divided by the prediction for an average head.
   MeanRatio rows;
   MeanRatio spread;  // Error of its draws by codes, over the deviation of its weights' sum.
   std::array<MeanRatio, kNumMethods> time;
@@ -66,25 +66,25 @@ class LearnedState {
  public:
   using Layers = std::vector<std::vector<HeadStatistics>>;  // By layer and kv head.
 
-  // With `learns` false only the error that draws aim at follows what is observed: equal calls are
-  // planned alike, on every run.
+  // If `learns` is false, only the error that draws aim at follows observations: equal calls have
+  // equal plans, in every run.
   LearnedState(const ModelSpec& spec, bool learns);
 
-  // Takes in what a call cost that was planned as `execution`; `heads` by kv head. Calls of several
-  // rows teach nothing.
+  // Learns from a call that was planned as `execution`; `heads` by kv head. Calls of several rows
+  // teach nothing.
   void Observe(LayerId layer, uint64_t num_rows, const LayerExecution& execution,
                std::span<const HeadObservation> heads);
 
   bool learns() const { return learns_; }
-  // What is known of a head, filled up from other heads where it was not observed itself.
+  // The knowledge of a head; other heads fill in what was not observed.
   HeadStatistics Informed(LayerId layer, uint32_t kv_head) const;
   // Number of the layer's calls that were observed.
   uint64_t num_calls(LayerId layer) const { return num_calls_[layer]; }
-  // Error that draws aim at, over the error that was asked for.
+  // The error that draws aim at, divided by the requested error.
   double aim() const { return aim_; }
 
-  // layers() may be kept, and Restored into another session of the context; ignored unless that has
-  // as many layers and heads.
+  // layers() may be kept, and Restored into another session of the context. Ignored unless that
+  // session has as many layers and heads.
   const Layers& layers() const { return layers_; }
   void Restore(const Layers& layers);
   bool has_learned() const;
@@ -97,8 +97,8 @@ class LearnedState {
   Layers layers_;
   std::vector<uint64_t> num_calls_;
   std::array<MeanRatio, kNumMethods> time_;  // Means over all heads.
-  // Draws aim at less than was asked for at first: heads may be harder than those that budgets were
-  // made for.
+  // At first, draws aim at less than the requested error: heads may be harder than those for which
+  // budgets were chosen.
   double aim_ = 0.7;
   double error_sum_ = 0;
   uint32_t num_errors_ = 0;

@@ -1,9 +1,9 @@
 // Times of a machine for the steps that attention is made of: the prices of the cost model.
 //
 // Units:   nanoseconds of one thread, for rows of kBaseChannels elements of 16 bits; other rows
-//          cost in proportion. Bytes a nanosecond are GB/s.
-// Source:  measured once a machine through the real kernels (prices/measure_machine.h); the
-//          defaults are those of an AMD Zen 3 at 2.6 GHz.
+//          cost in proportion. Bytes per nanosecond are GB/s.
+// Source:  measured once per machine with the real kernels (prices/measure_machine.h); the defaults
+//          are those of an AMD Zen 3 at 2.6 GHz.
 // Threads: values.
 #ifndef ATTNDB_PLANNER_MACHINE_CONSTANTS_H_
 #define ATTNDB_PLANNER_MACHINE_CONSTANTS_H_
@@ -18,12 +18,12 @@ namespace attndb::planner {
 
 inline constexpr double kBaseChannels = 128;
 
-// Numbers of q rows in one pass for which times are known.
+// The numbers of q rows in one pass with known times.
 inline constexpr std::array<uint32_t, 4> kBaseGroups = {1, 2, 4, 8};
 using GroupNanos = std::array<double, kBaseGroups.size()>;
 
-// Time for any number of q rows: interpolated between the measured numbers, and extrapolated beyond
-// the last.
+// The time for any number of q rows: interpolated between the measured numbers, and extrapolated
+// beyond the last.
 double AtGroup(const GroupNanos& nanos, double num_q_rows);
 
 // Times of a scan of key planes.
@@ -34,7 +34,7 @@ struct ScanNanos {
 };
 
 struct MachineConstants {
-  // The machine that the times hold for.
+  // The machine of these times.
   std::string cpu;
   std::string isa;
   uint32_t num_threads = 0;  // Threads that read memory at `all_bytes_per_ns`.
@@ -47,7 +47,7 @@ struct MachineConstants {
   std::vector<ScanNanos> scans = {{8, {12, 12, 16, 32}}, {4, {6, 7, 12, 24}}};
   double select = 2.0;   // Comparing and weighing a token, by one q head.
   double row = 45.0;     // Reading a row at a random place, and what one q head does with it.
-  double hop = 110.0;    // Reading a row whose place the read before told.
+  double hop = 110.0;    // Reading a row whose place the previous read gave.
   double head = 2000.0;  // Choosing, for a q head, however few tokens there are.
 
   friend bool operator==(const MachineConstants&, const MachineConstants&) = default;

@@ -1,5 +1,5 @@
-// The error that a TPOT objective, `auto(tpot=...)`, stands for: the smallest one of a ladder of
-// errors with which attention over all layers is predicted to take no longer than the objective.
+// Translates a TPOT objective, `auto(tpot=...)`, to an error. It is the smallest of a ladder of
+// errors whose predicted attention time over all layers meets the objective.
 //
 // Threads: one at a time.
 #ifndef ATTNDB_PLANNER_OBJECTIVE_H_
@@ -17,14 +17,14 @@
 
 namespace attndb::planner {
 
-// How an objective is met.
+// The error for an objective.
 struct ErrorChoice {
   double error = 0;
   double predicted_us = 0;  // Attention of all layers, for one row of q.
   bool reachable = true;    // False: even the largest error takes longer.
 };
 
-// What a prediction for all layers is made from. All pointers must outlive it.
+// The input of a prediction for all layers. All pointers must outlive it.
 struct Outlook {
   const ModelSpec* spec = nullptr;
   const Plan* plan = nullptr;
@@ -33,17 +33,17 @@ struct Outlook {
   LayerQuestion question;  // For one row; layer, spec and plan are filled in for each layer.
 };
 
-// Predicted microseconds of attention in all layers for one row, where objectives stand for
-// `error`.
+// Predicted microseconds of attention in all layers for one row, with `error` in place of
+// objectives.
 double PredictMicros(const Outlook& outlook, double error);
 
 // The error for the plan's objective; nothing for a plan without an objective.
 std::optional<ErrorChoice> ErrorOf(const LayerPlan& plan, const Outlook& outlook);
 
-// Remembers the error found for an objective, for some calls or until the context has grown.
+// Remembers the error of an objective, for some calls or until the context has grown.
 class Objectives {
  public:
-  // The layer's plan, with its objective replaced by the error that it stands for.
+  // The layer's plan, with its objective replaced by an error.
   LayerPlan Settle(LayerId layer, const Outlook& outlook);
   void Forget() { settled_.clear(); }
 

@@ -29,11 +29,11 @@ std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValu
   return text;
 }
 
-// Clusters of other indexes than those that have some: 16 keys each, as RetroInfer has them.
+// Clusters for indexes that have none of their own: 16 keys each, as in RetroInfer.
 constexpr std::string_view kEstimatedBy = "wave_16";
 
 std::string ClustersText(const LayerPlan& plan) {
-  if (plan.cluster_share == plan.index->estimated_share) return "";  // As it is without a word.
+  if (plan.cluster_share == plan.index->estimated_share) return "";  // The default needs no text.
   const std::string share = plan.cluster_share == 1 ? "" : ":" + NumberText(plan.cluster_share);
   return ",remainder=clusters" + share;
 }
@@ -52,7 +52,7 @@ std::string RemainderText(const LayerPlan& plan) {
   return "";
 }
 
-// How tokens are searched, and what becomes of those left out; the defaults are not written.
+// The search of tokens and the treatment of the rest; defaults are not written.
 std::string SearchText(const LayerPlan& plan) {
   std::string text;
   if (!plan.default_index) {

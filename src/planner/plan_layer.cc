@@ -17,26 +17,27 @@ constexpr double kExactShare = 0.2;  // Share of these rows whose K is read, too
 // Share of these rows whose weights are small enough for codes of V.
 constexpr double kLightShare = 0.75;
 constexpr double kLeastRows = 64;  // Least rows that a draw aims at.
-// An error over that of the mean at which a row draws again: rows of a head differ.
+// A row draws again if its error is this many times the mean's error: rows of a head differ.
 constexpr double kTolerated = 3;
 
-// Draws by codes: what one more token must take off a head's error, over the cube of the error that
-// is wanted of the mean. With it errors of heads go as their difficulty to 2/3, which is the least
-// mean error for so many tokens; SmolLM2's heads then come to about the error at 8,192 tokens, and
-// as the rule has no length in it, at others. The largest error of a head is less than tolerated.
+// Draws by codes: the reduction of a head's error that one more token must bring, over the cube of
+// the wanted mean error. With this rule the errors of heads are proportional to their difficulty to
+// the power of 2/3, which is the least mean error for a number of tokens. SmolLM2's heads then come
+// to about the wanted error at 8,192 tokens. The rule does not contain the length, so it holds at
+// other lengths. A head's largest error is below the tolerated one.
 constexpr double kTrade = 15;
 constexpr double kLargest = 0.8;
 
-// Share of the error that an index may cause by what it misses: errors add up as squares.
+// Share of the error that the tokens missed by an index may cause: errors add up as squares.
 constexpr double kMissedShare = 0.5;
 
-// What a method must promise before it takes the place of `full`, or of a scan. It keeps the place
-// while it is no slower: predictions are no better, and flipping back and forth helps nobody.
+// The gain that a method must promise to replace `full`, or a scan. It then stays while it is no
+// slower: predictions are not exact, and switching back and forth helps no call.
 constexpr double kWorthScanning = 0.9;
 constexpr double kWorthIndex = 0.95;
 
-// A method is tried so often before a prediction that it would be slower is believed, unless that
-// is by much; what was seen the first time may be so much worse.
+// A method is tried this often before a prediction that it is slower is believed, unless it is much
+// slower. A first observation may be this much worse.
 constexpr uint32_t kFirstTrials = 2;
 constexpr double kMuchSlower = 2;
 constexpr double kHopeless = 8;
@@ -68,8 +69,8 @@ uint64_t CountTokens(const LayerQuestion& question, const F& has) {
   return num_tokens;
 }
 
-// An index by which heads may draw without scoring all keys, where the plan leaves that open and
-// the context is long enough for it to pay for what it takes to build; or null.
+// An index by which heads may draw without scoring all keys; or null. Only if the plan leaves this
+// open, and the context is long enough to repay the build.
 const IndexType* DrawingIndex(const LayerQuestion& question) {
   const LayerPlan& plan = *question.plan;
   if (!plan.Draws() || !plan.default_index) return nullptr;
@@ -114,7 +115,7 @@ double DistinctShare(const LayerQuestion& question) {
   return question.plan->Draws() ? std::pow(question.spec->group_size(), kExponent) : 1.0;
 }
 
-// What a head reads whose tokens are found by the index.
+// The cost of a head whose tokens the index finds.
 Cost PriceSparse(const LayerQuestion& question, const IndexType& index, const HeadExecution& head,
                  const MachineConstants& machine) {
   const LayerPlan& plan = *question.plan;
@@ -221,7 +222,7 @@ bool IsDue(uint64_t num_calls) {
   return due == num_calls;
 }
 
-// What the head does to learn what it takes: the method it prefers, or another.
+// The method that the head runs to learn its time: the preferred one, or another.
 Method Explored(const LayerQuestion& question, const Methods& methods,
                 const HeadStatistics& learned, const HeadExecution& head, bool is_due) {
   const auto preferred = static_cast<size_t>(head.preferred);
@@ -292,7 +293,7 @@ HeadExecution PlanSettled(const LayerQuestion& question, bool has_rule,
   return head;
 }
 
-// Where a rule or every head's own choice says so, the layer is full for one reason.
+// If a rule or every head's own choice says so, the layer is full for one reason.
 void Summarize(std::string_view rule, LayerExecution* execution) {
   const std::vector<HeadExecution>& heads = execution->heads;
   const auto is_full = [](const HeadExecution& head) { return head.method == Method::kFull; };

@@ -21,7 +21,7 @@ constexpr std::string_view kClusters = "clusters";
 constexpr std::string_view kPrefill = "prefill:";
 constexpr std::string_view kRuledMemory = "memory";
 
-// A value that earlier versions had, and what does in its place.
+// A value of earlier versions, and its successor.
 struct FormerValue {
   std::string_view key;
   std::string_view value;
@@ -172,7 +172,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // What keeps a preset from being used: it may need what this version has not.
+  // The error of a preset that can't be used: it may need a part that this version lacks.
   Status OfPreset(const PlanRegistry::Preset& preset, size_t start, const Status& status) const {
     const Status error =
         Error(start, "'" + preset.name + "' stands for " + preset.text + ": " + status.message());
@@ -209,7 +209,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // An index that finds keys knows nothing of those that it did not look at.
+  // An index that finds keys knows nothing about keys that it did not visit.
   Status CheckFinds(const LayerPlan& plan, size_t start) const {
     const std::string by = "index=" + plan.index->name;
     if (plan.Draws() && plan.index->draws != IndexType::Draws::kNot) return Status::Ok();
@@ -243,7 +243,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // An estimate of the remainder is no more certain for a bound of what it estimates.
+  // A bound of the estimated tokens makes an estimate of the remainder no more certain.
   Status CheckFallback(const LayerPlan& plan) const {
     if (plan.remainder != Remainder::kDrop) {
       return Error(fallback_pos_, "exact_fallback needs remainder=drop: it bounds what is dropped");
@@ -251,7 +251,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // Arguments of the query that were given of those that exclude each other.
+  // The number of given arguments among those that exclude each other.
   static size_t NumGiven(const LayerPlan& plan, uint8_t choice) {
     size_t count = 0;
     for (size_t i = 0; i < plan.query->arguments.size(); ++i) {
@@ -416,7 +416,7 @@ class PlanParser {
     return other == plan;
   }
 
-  // What becomes of what is left out where nothing is said of it.
+  // The treatment of left-out tokens if the text does not name one.
   static void SetDefaultRemainder(LayerPlan* plan) {
     plan->samples = 0;
     plan->cluster_share = plan->index->estimated_share;
@@ -447,7 +447,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // The tokens of a type of the caller's own are not told from what it estimates of the rest.
+  // A custom query type mixes selected tokens with its own estimate of the rest.
   Status SetStatic(const Item& key, const Item& value, LayerPlan* plan) const {
     if (!plan->query->index.empty()) {
       return Error(key.pos, "static needs topk, dipr or mass: " + plan->query->name +
@@ -467,7 +467,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // Where a preset has set another remainder, this one takes its place.
+  // Replaces the remainder that a preset has set.
   Status SetRemainder(const Item& value, LayerPlan* plan) const {
     plan->samples = 0;
     plan->cluster_share = 0.0;

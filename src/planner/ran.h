@@ -1,5 +1,5 @@
-// What ran of what a plan asks for, tallied over calls. An index may not be built, key planes may
-// be missing, or a rule may read everything: the tally tells what ran instead, and why.
+// Tallies over calls which parts of a plan ran. An index may not be built, key planes may be
+// missing, or a rule may read everything. The tally tells what ran instead, and why.
 //
 // Units:   a weight is tokens times rows of q, summed over kv heads.
 // Threads: a value. Add allocates nothing.
@@ -17,7 +17,7 @@
 
 namespace attndb::planner {
 
-// Something that a plan asks for.
+// A part that a plan asks for.
 enum class Wanted : uint8_t {
   kQuery,        // The query itself; `full` runs instead.
   kIndex,        // The index; all keys are scored instead.
@@ -29,31 +29,31 @@ enum class Wanted : uint8_t {
 };
 inline constexpr size_t kNumWanted = 7;
 
-// Why it did not run.
+// The reason why a part did not run.
 enum class Cause : uint8_t {
   kNone,          // It ran.
   kTooFewTokens,  // The run is too short to have the object.
-  kNotStored,     // The object is made of stored tokens alone.
+  kNotStored,     // Only stored tokens have such objects.
   kNotBuilt,      // The object is not ready.
-  kNothing,       // The object has nothing for the head.
-  kMoved,         // The tokens stand elsewhere than their keys say.
+  kNothing,       // The object has no data for the head.
+  kMoved,         // The tokens have moved, and their keys are for other positions.
   kNoMemory,
   kNonFinite,    // K or V of the head has NaN or Inf.
   kFullCheaper,  // The optimizer chose `full`.
   kScanCheaper,  // The optimizer chose a scan.
-  kLessWork,     // The index found that scoring every key is less work.
+  kLessWork,     // The index estimated that scoring every key is less work.
   kRule,         // A rule says `full`.
 };
 inline constexpr size_t kNumCauses = 12;
 
 class RanTally {
  public:
-  // What ran instead of something, in words of the plan.
+  // A substitute and the part that it replaced, in words of the plan.
   struct Entry {
     std::string ran;
     std::string wanted;
     std::string because;
-    double share = 0;  // Share of the weight of what was wanted; in (0, 1].
+    double share = 0;  // Share of the weight of the wanted part; in (0, 1].
   };
 
   // Begins to add a call of this plan. REQUIRES: the plan's registry outlives the tally.
@@ -62,17 +62,17 @@ class RanTally {
     empty_ = false;
   }
   void Add(Wanted wanted, Cause cause, double weight) { At(wanted, cause) += weight; }
-  // `rule` is static text: why all heads run `full`.
+  // `rule` is static text: the reason why all heads run `full`.
   void AddRule(std::string_view rule, double weight) {
     rule_ = rule;
     At(Wanted::kQuery, Cause::kRule) += weight;
   }
-  // Some of the weight that ran by the index was scored key by key.
+  // Moves weight from the index to its full scans: these tokens were scored key by key.
   void MoveToLessWork(double weight) {
     At(Wanted::kIndex, Cause::kNone) -= weight;
     At(Wanted::kIndex, Cause::kLessWork) += weight;
   }
-  // The fewest tokens of a run that has the object; 0: not known.
+  // The fewest tokens of a run with the object; 0: not known.
   void SetLeastTokens(Wanted wanted, uint64_t num_tokens) {
     least_tokens_[static_cast<size_t>(wanted)] = num_tokens;
   }
@@ -82,9 +82,9 @@ class RanTally {
   double weight(Wanted wanted, Cause cause) const {
     return weights_[static_cast<size_t>(wanted)][static_cast<size_t>(cause)];
   }
-  // What did not run, the largest share of each thing first.
+  // The parts that did not run; for each part, the largest share first.
   std::vector<Entry> Entries() const;
-  // The plan of a head or of the layer; each part of it that never ran is replaced by what ran.
+  // The plan of a head or of the layer, with each part that never ran replaced by its substitute.
   // `flat` is the index that scores all keys.
   LayerPlan Ran(const LayerPlan& plan, const IndexType* flat) const;
 
@@ -93,7 +93,7 @@ class RanTally {
     return weights_[static_cast<size_t>(wanted)][static_cast<size_t>(cause)];
   }
   double Sum(Wanted wanted) const;
-  // It was wanted, and never ran.
+  // The part was wanted and never ran.
   bool NeverRan(Wanted wanted) const;
   bool IsAll(Wanted wanted, Cause cause) const;
   Entry EntryOf(Wanted wanted, Cause cause) const;

@@ -21,10 +21,10 @@ constexpr uint32_t kBlocksWindow = 4096;
 // the mass of the range on each head that was captured (tests/integration/captured_heads_test).
 constexpr double kListThreshold = 1024;
 
-// What finds top-k by blocks of tokens: the first of these that the registry has.
+// The indexes that find top-k by blocks of tokens: uses the first one that the registry has.
 constexpr std::array<std::string_view, 2> kBlockIndexes = {"infllm", "flat"};
 
-// A rule in words, of a context that is there as a whole and of one that is reused in part.
+// The text of a rule, for a context that is reused as a whole and for one reused in part.
 struct RuleText {
   std::string_view whole;
   std::string_view filtered;
