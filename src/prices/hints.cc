@@ -57,7 +57,7 @@ planner::GroupNanos GroupOf(const Json& json) {
   return nanos;
 }
 
-// Throws what nlohmann::json throws, and std::out_of_range.
+// Throws the exceptions of nlohmann::json, and std::out_of_range.
 MachineConstants MachineOf(const Json& json) {
   MachineConstants machine;
   machine.cpu = json.at("cpu").get<std::string>();
@@ -207,7 +207,7 @@ void Hints::NoteContext(ContextId context, const ContextStatistics& statistics) 
 
 Status Hints::Write(std::string_view text) const {
   const std::string temporary = path_ + ".new";
-  (void)file_system_->Remove(temporary);  // What a crash left.
+  (void)file_system_->Remove(temporary);  // Removes the remains of a crash.
   ATTNDB_ASSIGN_OR_RETURN(const auto file, file_system_->CreateNew(temporary));
   ATTNDB_RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(text))));
   ATTNDB_RETURN_IF_ERROR(file->Close());

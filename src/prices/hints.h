@@ -1,10 +1,10 @@
-// What a store has learned: what its machines take (planner::MachineConstants), and what the heads
-// of its contexts need (planner::HeadStatistics). Advice for the planner, never truth: a missing,
-// damaged or foreign file costs time and nothing else.
+// Knowledge that a store has learned: the times of its machines (planner::MachineConstants), and
+// the needs of its contexts' heads (planner::HeadStatistics). It is advice for the planner, never
+// truth: a missing, damaged or foreign file only costs time.
 //
 // On disk: hints.json beside the catalog, at most kMaxFileBytes; written whole, under another name
 //          first. Not synced: a crash may lose it. Format: docs/formats/hints.md.
-// Errors:  none. What can't be read or written counts as missing.
+// Errors:  none. Data that can't be read or written counts as missing.
 // Threads: thread-safe.
 #ifndef ATTNDB_PRICES_HINTS_H_
 #define ATTNDB_PRICES_HINTS_H_
@@ -28,7 +28,7 @@ using ContextStatistics = std::vector<std::vector<planner::HeadStatistics>>;  //
 class Hints {
  public:
   static constexpr uint64_t kMaxFileBytes = 16 << 20;
-  static constexpr size_t kMaxContexts = 64;  // The contexts that were noted last are kept.
+  static constexpr size_t kMaxContexts = 64;  // The newest contexts are kept.
   static constexpr size_t kMaxMachines = 16;
 
   // `file_system` must outlive the hints. Reads the file of folder `dir`, if it is there.
@@ -42,7 +42,7 @@ class Hints {
   std::optional<ContextStatistics> FindContext(ContextId context) const ATTNDB_EXCLUDES(mutex_);
   void NoteContext(ContextId context, const ContextStatistics& statistics) ATTNDB_EXCLUDES(mutex_);
 
-  // Writes the file if anything was noted since.
+  // Writes the file if anything was noted since the last Save.
   void Save() ATTNDB_EXCLUDES(mutex_);
 
  private:

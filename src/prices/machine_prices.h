@@ -1,5 +1,5 @@
-// What plans of a store are priced by: constants that were given, or measured on this machine by
-// this process or an earlier one; fixed ones until then.
+// The prices of a store's plans: constants that were given, or that this process or an earlier one
+// measured on this machine. Until then, fixed constants.
 //
 // Threads: thread-safe. Order of locks: its own, then that of the hints.
 #ifndef ATTNDB_PRICES_MACHINE_PRICES_H_
@@ -21,24 +21,24 @@ namespace attndb::internal {
 class MachinePrices {
  public:
   struct Options {
-    std::optional<planner::MachineConstants> given;  // They hold, whatever the machine takes.
-    bool measures = true;    // Whether what was measured is used, and noted in the hints.
+    std::optional<planner::MachineConstants> given;  // They are used on every machine.
+    bool measures = true;    // Whether measured constants are used, and noted in the hints.
     bool read_only = false;  // Notes nothing, and asks for no measurement.
-    // Takes so many bytes of memory to measure with, for as long as the result lives; null if they
-    // are not free. Null: they are not counted.
+    // Takes this many bytes of memory for the measurement, while the result lives; null if they are
+    // not free. A null function: they are not counted.
     std::function<std::shared_ptr<const void>(uint64_t bytes)> reserve;
   };
 
   // `hints` must outlive it.
   MachinePrices(Options options, Hints* hints);
 
-  // Each of the constants that this points to stays as long as the prices. Loaded with acquire.
+  // Each constants object that this pointed to lives as long as the prices. Loaded with acquire.
   const std::atomic<const planner::MachineConstants*>& current() const { return current_; }
   const planner::MachineConstants& Get() const { return *current_.load(std::memory_order_acquire); }
 
-  // Whether this machine should be measured and nobody was told so yet: true once.
+  // Whether this machine should be measured. Returns true only once.
   bool ShouldMeasure();
-  // Measures this machine if nobody has. Errors: kResourceExhausted (memory, or its limit).
+  // Measures this machine, if that was not done. Errors: kResourceExhausted (memory, or its limit).
   Status Measure() ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -49,8 +49,8 @@ class MachinePrices {
   const planner::MachineConstants first_;  // Given, or fixed.
   Mutex mutex_;                            // Held by the thread that measures.
   std::unique_ptr<const planner::MachineConstants> measured_ ATTNDB_GUARDED_BY(mutex_);
-  // Replaced once, when the machine is measured: stored with release, for the constants that it
-  // points to.
+  // Replaced once, when the machine was measured: stored with release, so that readers see the new
+  // constants.
   std::atomic<const planner::MachineConstants*> current_;
   std::atomic<bool> asked_ = false;  // Relaxed: it orders nothing else.
 };

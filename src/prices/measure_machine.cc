@@ -47,7 +47,7 @@ constexpr double kSampledShare = 16;  // As for auto(error=0.01).
 constexpr uint64_t kDrawnRows = 800;
 constexpr size_t kTile = 1024;
 
-// The buffer, and what kernels need beside it.
+// The buffer, and the other arguments of kernels.
 class Bench {
  public:
   explicit Bench(AlignedBuffer data) : data_(std::move(data)), random_(17) {
@@ -131,7 +131,7 @@ class Bench {
     });
   }
 
-  // What one q head takes to find a threshold for some of `n` tokens, and to draw by it.
+  // The time for one q head to find a threshold for some of `n` tokens, and to draw by it.
   double Choose(size_t n) {
     for (size_t i = 0; i < n; ++i) scores_[i] = Normal();
     const attention::DrawNoise noise(kDrawnRows);
@@ -170,7 +170,7 @@ class Bench {
     const double nanos = Best(
         [&] {
           for (size_t i = 0; i < kRows; ++i) {
-            // The next address needs what the last read gave, which is the pattern's 0 bits.
+            // The next address depends on the last read, which returns the pattern's 0 bits.
             wait = *reinterpret_cast<const uint8_t*>(data_.data() + indices_[i] * kRowBytes + wait);
             wait &= 0x7;
           }
@@ -180,7 +180,7 @@ class Bench {
     return nanos;
   }
 
-  uint64_t sink() const { return sink_; }  // Read by whoever wants the work to be done.
+  uint64_t sink() const { return sink_; }  // Reading the sink forces the compiler to do the work.
 
  private:
   // Tokens of so many bytes that fit.
