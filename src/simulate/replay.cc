@@ -25,14 +25,14 @@ struct Fetch {
   ItemId id{};
 };
 
-// Where a conversation stands.
+// The progress of a conversation.
 struct Progress {
   uint32_t next_turn = 0;
   uint64_t tokens = 0;  // Its history, after truncation.
   double queued_at = 0;
 };
 
-// What a turn's prompt is, once the window has been made to hold it.
+// A turn's prompt, after truncation to the window.
 struct Prompt {
   uint64_t history = 0;
   uint64_t fresh = 0;
@@ -219,7 +219,7 @@ class Engine {
   std::vector<Progress> progress_;  // By conversation.
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
   std::deque<Fetch> fetches_;  // In the order in which they end.
-  Moves moves_;                // Those of the turn that is served.
+  Moves moves_;                // The moves of the served turn.
   double now_ = 0;
   double last_end_ = 0;
   double channel_free_ = 0;

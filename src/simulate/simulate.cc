@@ -26,7 +26,7 @@ constexpr double kSecondsPerHour = 3600;
 double Number(uint64_t count) { return static_cast<double>(count); }
 double Per(double a, double b) { return b > 0 ? a / b : 0; }
 
-// What one replay adds to a run: rates, of which the run has the means.
+// The result of one replay: rates, whose means over seeds are the run's.
 SimulatedRun RunOf(const ReplayCounts& counts, const SimulatedModel& model) {
   SimulatedRun run;
   const double turns = Number(counts.turns);
@@ -178,7 +178,7 @@ class Simulation {
     return Status::Ok();
   }
 
-  // Belady's rule for what `policy` does beside ordering items.
+  // Belady's order with the other properties of `policy`.
   static Policy BoundOf(const Policy& policy, double byte_weight) {
     Policy bound = policy;
     bound.order = tier::Order::kBelady;

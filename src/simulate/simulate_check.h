@@ -1,4 +1,4 @@
-// What Simulate is asked for: checked, and resolved into what the simulator takes.
+// Checks the options of Simulate, and resolves them for the simulator.
 //
 // Errors:  kInvalidArgument names the option, what was expected and what was found.
 // Threads: pure functions.
@@ -15,7 +15,7 @@ namespace attndb::internal {
 
 Status CheckSimulateOptions(const SimulateOptions& options);
 
-// The model that is named, with what else the options say of it.
+// The named model, with the figures that the options replace.
 Result<SimulatedModel> ResolveModel(const SimulateOptions& options);
 
 Result<std::vector<tier::Policy>> ParsePolicies(const SimulateOptions& options);

@@ -1,4 +1,4 @@
-// Text and JSON of what tiers.h reports.
+// Text and JSON of the report in tiers.h.
 #include <cstdio>
 #include <string>
 #include <vector>

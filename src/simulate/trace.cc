@@ -30,7 +30,7 @@ struct Line {
   uint32_t answer_tokens = 0;
 };
 
-// A value in a message; what is nested, to whatever depth, by its type.
+// A value in a message. A nested value, of any depth, is shown by its type.
 std::string Dumped(const Json& json) {
   if (json.is_structured()) return std::string("an ") + json.type_name();
   return Quoted(DumpJson(json));

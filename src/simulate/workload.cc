@@ -12,8 +12,9 @@ namespace {
 constexpr double kSingleShare = 0.22;  // [AS] 2.3.
 constexpr double kMeanTurns = 3.51;    // [AS] 4.2.
 constexpr uint32_t kMaxTurns = 12;
-constexpr double kConversationSigma = 0.65;  // A conversation's tokens a turn: of their log.
-constexpr double kTurnSigma = 0.45;          // Tokens of turns within one, likewise.
+// Sigma of the log of a conversation's tokens per turn.
+constexpr double kConversationSigma = 0.65;
+constexpr double kTurnSigma = 0.45;  // Sigma of the log of turns' tokens within a conversation.
 
 // The chances of 2 to kMaxTurns turns, where each is `ratio` times the one before.
 using TurnChances = std::array<double, kMaxTurns - 1>;
@@ -36,7 +37,7 @@ double MeanTurns(const TurnChances& chances) {
   return mean;
 }
 
-// Those whose mean, with single turns, is kMeanTurns.
+// The chances whose mean, with single turns, is kMeanTurns.
 TurnChances FittedChances() {
   const double wanted = (kMeanTurns - kSingleShare) / (1.0 - kSingleShare);
   double low = 0.0;

@@ -1,11 +1,11 @@
-// What a simulation replays: conversations, their turns, and when these come.
+// The workload of a simulation: conversations, their turns, and their times.
 //
 // Units:   seconds from the beginning of the simulation; tokens.
 // Threads: values; pure functions.
 // Source:  AttentionStore (arXiv:2403.19708) 2.3, 4.1 and 4.2, which give the shares of
-//          conversations by turns and length, and Poisson arrivals. What they leave open (the tail
-//          of turns, tokens of a turn, the share of the prompt in it) was fitted to the paper's hit
-//          rates: docs/tiers.md. Synthetic: no real conversation is in it.
+//          conversations by turns and length, and Poisson arrivals. The paper leaves open the tail
+//          of turns, the tokens of a turn, and the share of the prompt: these were fitted to the
+//          paper's hit rates (docs/tiers.md). Synthetic: contains no real conversation.
 #ifndef ATTNDB_SIMULATE_WORKLOAD_H_
 #define ATTNDB_SIMULATE_WORKLOAD_H_
 
@@ -14,7 +14,7 @@
 
 namespace attndb::tier {
 
-// Comes at `not_before`, or `pause` after the answer of the turn before, whichever is later.
+// Comes at `not_before`, or `pause` after the previous turn's answer, whichever is later.
 struct Turn {
   double not_before = 0;
   float pause = 0;
@@ -41,8 +41,9 @@ struct SyntheticOptions {
   uint64_t seed = 1;
 };
 
-// ShareGPT's shape: 22 % of conversations have one turn, the others 2 to 12, falling geometrically,
-// 3.51 in the mean of all; turns of a conversation are alike in length.
+// ShareGPT's shape: 22 % of conversations have one turn. The others have 2 to 12, with
+// geometrically falling shares; the mean of all is 3.51. Turns of a conversation have similar
+// lengths.
 Workload SyntheticWorkload(const SyntheticOptions& options);
 
 }  // namespace attndb::tier
