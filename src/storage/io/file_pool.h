@@ -1,9 +1,9 @@
-// Files that are opened when they are read: of all that were asked for, those read last are kept
-// open. So a process reads from more files than it may have open at a time.
+// Files that are opened when they are read. The pool keeps the most recently read files open, so
+// that a process can read from more files than it may have open at a time.
 //
-// Names:   a file must keep its name for as long as it is to be read.
-// Errors:  those of the base. A file that is gone when it is read again is kNotFound.
-// Threads: thread-safe. Must outlive the files that it gave.
+// Names:   a file must keep its name as long as it is read.
+// Errors:  those of the base. A file that is gone at a later read is kNotFound.
+// Threads: thread-safe. Must outlive the files that it returned.
 #ifndef ATTNDB_STORAGE_IO_FILE_POOL_H_
 #define ATTNDB_STORAGE_IO_FILE_POOL_H_
 

@@ -42,10 +42,10 @@ class WritableFile {
   // Closes the file, if Close was not called; an error of that is lost.
   virtual ~WritableFile() = default;
 
-  // Writes at the end of what was appended so far.
+  // Writes at the end of the appended bytes.
   virtual Status Append(std::span<const std::byte> data) = 0;
 
-  // Writes inside what was appended so far. REQUIRES: offset + data.size() <= appended bytes.
+  // Overwrites appended bytes. REQUIRES: offset + data.size() <= appended bytes.
   virtual Status WriteAt(uint64_t offset, std::span<const std::byte> data) = 0;
 
   // Makes the contents durable. The name is durable after SyncDir on its directory.

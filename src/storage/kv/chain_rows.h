@@ -1,13 +1,12 @@
-// Rows of a layer of a chain, in memory: a segment's layer is read whole when its first row is
-// asked for; runs that are in memory already, as a tail's are, stay where they are.
+// Rows of a layer of a chain, in memory. A segment's layer is read whole when its first row is
+// requested. Runs that are already in memory, such as a tail's, are not copied.
 //
-// Keys:    stay where they are, too, unless they are stored without RoPE: then each lease has
-//          copies.
+// Keys:    not copied either, unless they are stored without RoPE: then each lease has copies.
 // Errors:  those of Segment::PinLayer.
 // Memory:  a layer stays in memory until Reset. Adding runs allocates nothing once buffers have
 //          grown.
-// Threads: as ChainSource. Of several threads that ask first for a segment, one reads it and the
-//          others wait.
+// Threads: as ChainSource. If several threads request a segment first, one reads it and the others
+//          wait.
 #ifndef ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
 #define ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
 
@@ -56,9 +55,9 @@ class ChainRows final : public ChainSource {
   Result<const KvRows*> Bring(uint32_t number) const ATTNDB_EXCLUDES(mutex_);
 
   RowFormats formats_;
-  std::shared_ptr<const PositionTurns> key_turns_;  // As LayerShape::key_turns.
+  std::shared_ptr<const PositionTurns> key_turns_;  // As in LayerShape::key_turns.
   std::vector<uint64_t> run_tokens_;
-  std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() of them.
+  std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() are in use.
 
   // No I/O is waited for under it.
   mutable Mutex mutex_;

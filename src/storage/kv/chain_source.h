@@ -5,10 +5,11 @@
 //   rows->AddSegment(segment, layer, num_tokens);  // Adds run 0.
 //   rows->AddTail(tail, layer, first_position);    // Adds the runs that follow.
 //   ... leases read ...
-//   rows->Reset(shape, dtype);                     // Lets go of what was read.
+//   rows->Reset(shape, dtype);                     // Releases the rows.
 //
 // Errors:  those of reading a segment. The first one is kept, with its segment: TakeFailure.
-// Threads: leases may be read by any number of threads; all else by one, while nobody reads.
+// Threads: any number of threads may read leases. All other calls come from one thread, while no
+//          thread reads.
 #ifndef ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
 #define ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
 
@@ -56,7 +57,7 @@ class ChainSource : public RowSource {
     Status status;
   };
 
-  // Forgets all runs and lets go of what was read.
+  // Forgets all runs and releases their rows.
   virtual void Reset(const LayerShape& shape, DType dtype) = 0;
   // Adds the first `num_tokens` tokens of a segment as one run. `segment` must outlive the run.
   // REQUIRES: it has as many tokens.
@@ -67,9 +68,9 @@ class ChainSource : public RowSource {
 
   // Number of tokens of each run.
   virtual std::span<const uint64_t> run_tokens() const = 0;
-  // Reads all of a run into memory, if the source reads runs there. Errors: those of reading.
+  // Reads all of a run into memory, if the source keeps runs there. Errors: those of reading.
   virtual Status BringRun(uint32_t run) = 0;
-  // The first segment since Reset that could not be read, with the error; each failure is given
+  // The first segment since Reset that could not be read, with the error. Each failure is returned
   // once.
   virtual std::optional<Failure> TakeFailure() = 0;
 };

@@ -1,11 +1,12 @@
-// The read side of a companion object: what was derived from a segment, by layer, kv head and part.
+// The read side of a companion object: data derived from a segment, by layer, kv head and part.
 //
-// As with segments, no byte is handed out before it was verified, and nothing is opened before its
-// manifest was found equal to the root hash in the catalog and its header to the segment that it
-// must be made from. Only the granules of the part that is asked for are read.
+// As with segments, no byte is returned before it was verified. A companion is opened only after
+// its manifest matched the root hash in the catalog, and its header matched its segment. Only the
+// granules of the requested part are read.
 //
 // Errors:  kCorruption names file, place, expected and found; kUnsupported: a newer version;
-//          kIoError; kResourceExhausted. A companion can always be made again: its loss costs time.
+//          kIoError; kResourceExhausted. A companion can always be made again: its loss only costs
+//          time.
 // Threads: thread-safe.
 #ifndef ATTNDB_STORAGE_KV_COMPANION_H_
 #define ATTNDB_STORAGE_KV_COMPANION_H_
@@ -27,7 +28,7 @@
 
 namespace attndb::storage {
 
-// What the catalog knows of a companion; Open compares all of it with the files.
+// The catalog's record of a companion. Open compares all of it with the files.
 struct CompanionExpectation {
   CompanionIdentity identity;
   CompanionShape shape;

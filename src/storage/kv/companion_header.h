@@ -1,7 +1,7 @@
-// Identity of a companion object and its form on disk, the header page.
+// The identity of a companion object, and the header page that stores it.
 //
-// A companion (planes, an index) is made from one segment and is worth nothing beside another: it
-// names the store, the segment and the root hash of the very bytes that it was made from.
+// A companion (planes, an index) is made from one segment and is useless for another. It names the
+// store, the segment and the root hash of the bytes that it was made from.
 //
 // Errors:  kCorruption, or kUnsupported for another version, naming field, expected and found.
 // Threads: values and pure functions.
@@ -45,7 +45,7 @@ std::vector<std::byte> EncodeCompanionHeader(const CompanionHeader& header);
 Result<CompanionHeader> DecodeCompanionHeader(std::span<const std::byte> page,
                                               std::string_view object);
 
-// Ok if the header says what the catalog expects.
+// Ok if the header matches the catalog's record.
 Status CheckIdentity(const CompanionIdentity& found, const CompanionIdentity& expected,
                      std::string_view object);
 

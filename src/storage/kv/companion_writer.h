@@ -1,11 +1,11 @@
-// The write side of a companion object: for each layer and kv head its parts, a section each,
+// The write side of a companion object: for each layer and kv head its parts, one section each,
 // streamed.
 //
-// A part is what readers may want apart from the others, for instance a plane that few plans scan.
+// A part is data that readers may want alone, for instance a plane that few plans scan.
 //
 // Errors:  kCancelled; kResourceExhausted, kIoError, kReadOnly, kAlreadyExists. After an error the
-//          writer is dead. Unless Finish succeeded, no file is left.
-// Threads: thread-compatible; `cancel` may be set by any thread.
+//          writer is unusable. No file is left unless Finish succeeded.
+// Threads: thread-compatible; any thread may set `cancel`.
 #ifndef ATTNDB_STORAGE_KV_COMPANION_WRITER_H_
 #define ATTNDB_STORAGE_KV_COMPANION_WRITER_H_
 
@@ -26,10 +26,10 @@
 
 namespace attndb::storage {
 
-// Which sections a companion has.
+// The sections of a companion.
 struct CompanionShape {
   KvShape segment;  // Layers and kv heads of the segment.
-  // The parts that each head has; names as of kinds (IsKindName), at least one.
+  // The parts of each head; names like those of kinds (IsKindName), at least one.
   std::vector<std::string> parts;
 };
 
@@ -43,7 +43,7 @@ struct CompanionWriteOptions {
   CompanionIdentity identity;
   CompanionShape shape;
   const std::atomic<bool>* cancel = nullptr;  // True stops with kCancelled; may be null.
-  // Only callers look at `cancel`, between two heads: what was added can still be kept.
+  // Only callers check `cancel`, between two heads: the added heads can still be kept.
   bool keeps_begun = false;
 };
 

@@ -1,10 +1,10 @@
-// Shapes of a layer's K and V, and a view of one kv head's rows: what storage hands to the query
-// engine.
+// Shapes of a layer's K and V, and a view of one kv head's rows: the data that the query engine
+// gets from storage.
 //
 // Shapes:  k [num_tokens, RowElements(head_dim)], v [num_tokens, RowElements(v_head_dim)],
 //          row-major; a row is padded with zeros to a multiple of 16 elements (kernels/layout.h).
 // Units:   elements of KvShape::dtype; k and v are 64-byte aligned.
-// Threads: values; whoever made the view keeps its memory alive.
+// Threads: values; the maker of the view keeps its memory alive.
 #ifndef ATTNDB_STORAGE_KV_KV_ROWS_H_
 #define ATTNDB_STORAGE_KV_KV_ROWS_H_
 
@@ -26,7 +26,7 @@ struct LayerShape {
   // Not null: keys are stored as they were before RoPE, and are turned by this as they are read.
   std::shared_ptr<const PositionTurns> key_turns;
 
-  // Whether rows have the same sizes; what is in them a model's identity tells.
+  // Compares only the sizes of rows; a model's identity covers their meaning.
   friend bool operator==(const LayerShape& a, const LayerShape& b) {
     return a.num_kv_heads == b.num_kv_heads && a.head_dim == b.head_dim &&
            a.v_head_dim == b.v_head_dim;

@@ -1,5 +1,5 @@
-// A run of tokens whose K and V do not change any more, from which objects are derived: a sealed
-// segment (segment.h) or a block of a session's tail (tail_block.h).
+// A run of tokens whose K and V no longer change, from which objects are derived: a sealed segment
+// (segment.h) or a block of a session's tail (tail_block.h).
 //
 // Errors:  those of reading a segment. A block of a tail is in memory: it has no errors, and no
 //          sampled queries.

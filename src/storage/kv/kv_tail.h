@@ -39,7 +39,7 @@ namespace attndb::storage {
 struct AppendPiece {
   uint64_t first_row = 0;  // Counted from the first new token.
   uint64_t num_rows = 0;
-  // First new row of head 0; that of head h is h * head_stride bytes further.
+  // The first new row of head 0; the row of head h is h * head_stride bytes further.
   std::byte* k_base = nullptr;
   std::byte* v_base = nullptr;
   uint64_t head_stride = 0;

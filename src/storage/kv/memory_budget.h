@@ -1,18 +1,18 @@
-// The limit on bytes of K and V, of objects derived from them and of scratch, held in memory; and
-// the list of what may be dropped under that limit.
+// The limit on bytes in memory of K and V, of derived objects and of scratch; and the list of
+// residents that may be dropped under that limit.
 //
-// Everything that holds such bytes reserves them first. What can be had again (a verified layer of
-// a segment, scratch that no call uses) is registered as resident; when a reservation does not fit,
-// residents that nobody but the budget holds are dropped: from the group (segment) that was used
-// longest ago, the resident that was used last.
+// Every holder of such bytes reserves them first. Data that can be had again (a verified layer of a
+// segment, unused scratch) is registered as resident. If a reservation does not fit, residents that
+// only the budget holds are dropped: first the most recently used resident of the least recently
+// used group (segment).
 //
-// Why that one: decoding goes through the layers of a context round and round, so the layer that
-// was used last is the one needed latest. Dropping the least recently used layer would always drop
-// the next one, and a context one layer larger than memory would be read from disk whole for every
-// token.
+// Reason:  decoding passes through the layers of a context again and again, so the layer that was
+//          used last is needed latest. Dropping the least recently used layer would always drop the
+//          next one to be used. A context one layer larger than memory would then be read from disk
+//          whole for every token.
 //
-// Errors:  kResourceExhausted naming what was asked for, the limit and what is in use.
-// Threads: thread-safe. Must outlive everything that was reserved from it.
+// Errors:  kResourceExhausted naming the request, the limit and the bytes in use.
+// Threads: thread-safe. Must outlive every reservation.
 #ifndef ATTNDB_STORAGE_KV_MEMORY_BUDGET_H_
 #define ATTNDB_STORAGE_KV_MEMORY_BUDGET_H_
 
@@ -72,7 +72,7 @@ class Resident {
   friend class MemoryBudget;
   Reservation reservation_;
   const std::shared_ptr<ResidentGroup> group_;
-  // Tick of the last use. Relaxed: an old value only makes the choice of what to drop less good.
+  // Tick of the last use. Relaxed: an old value only makes the choice of a victim less good.
   mutable std::atomic<uint64_t> last_use_{0};
 };
 
@@ -83,12 +83,12 @@ class MemoryBudget {
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  // Takes `bytes`, dropping residents if it must. `what` names the request in the error. Waits for
-  // no disk.
+  // Takes `bytes`, dropping residents if necessary. `what` names the request in the error. Does not
+  // wait for the disk.
   Result<Reservation> Reserve(uint64_t bytes, std::string_view what) ATTNDB_EXCLUDES(mutex_);
 
-  // Takes `bytes` if they are free, and drops nothing: for what is only worth having where there is
-  // room.
+  // Takes `bytes` if they are free, and drops nothing: for data that is worth having only if there
+  // is room.
   std::optional<Reservation> ReserveIfFree(uint64_t bytes);
 
   // Keeps `resident` in memory until it is dropped for room, or by Drop.

@@ -1,11 +1,11 @@
-// Sampled q rows of one kv head, on which indexes are trained.
+// Sampled q rows of one kv head, for the training of indexes.
 //
 // Shapes:  q [num_rows, RowElements(head_dim)] of KvShape::dtype, row-major; tokens and q_heads
 //          [num_rows].
-// Units:   tokens[i] = index of the token whose q row i is, counted from the start of the segment,
-//          in ascending order (a token may have several rows); q_heads[i] = its q head inside the
+// Units:   tokens[i] = index of the token of q row i, counted from the start of the segment, in
+//          ascending order (a token may have several rows); q_heads[i] = its q head inside the
 //          group, [0, group_size).
-// Threads: values; whoever made the view keeps its memory alive.
+// Threads: values; the maker of the view keeps its memory alive.
 #ifndef ATTNDB_STORAGE_KV_QUERY_ROWS_H_
 #define ATTNDB_STORAGE_KV_QUERY_ROWS_H_
 
@@ -29,9 +29,9 @@ struct QueryRows {
   uint64_t num_rows() const { return tokens.size(); }
 };
 
-// Such rows with memory of their own.
+// Query rows that own their memory.
 struct QueryBuffer {
-  Reservation reservation;  // For the capacity of what follows.
+  Reservation reservation;  // For the capacity of the vectors below.
   std::vector<std::byte> q;
   std::vector<uint32_t> tokens;
   std::vector<uint32_t> q_heads;
@@ -54,7 +54,7 @@ struct QueryBuffer {
   }
 };
 
-// The first rows of a buffer that several share and nobody changes.
+// The first rows of a shared, constant buffer.
 struct SharedQueries {
   std::shared_ptr<const QueryBuffer> buffer;
   size_t num_rows = 0;

@@ -1,5 +1,5 @@
-// Rows of a chain's runs, brought into memory when they are asked for: the seam between those who
-// read K and V and the places where K and V lie.
+// Rows of a chain's runs, brought into memory on request. It separates the readers of K and V from
+// the places where K and V lie.
 //
 //   lease.Reset(&source);
 //   const size_t keys = lease.Request({run, kv_head, RowPart::kKeys}, first, count);
@@ -7,17 +7,17 @@
 //   ATTNDB_RETURN_IF_ERROR(lease.Read());
 //   ... lease.Piece(keys, from, &num_rows) ... lease.Listed(values) ...
 //
-// All rows of a phase are asked for in one call, not one by one: gathering 1,000 rows takes 15 to
-// 35 us, and 1,000 calls would take more than that.
+// All rows of a phase are requested in one call: gathering 1,000 rows takes 15 to 35 us, and 1,000
+// calls would take more than that.
 //
 // Pieces:  a range may lie in several places. A piece ends where the range ends, or at a multiple
 //          of kPieceRows rows after its begin, whatever the source is. Kernels fold that many rows
-//          at a time, so that results, bit by bit, do not depend on the source.
-// Parking: while rows are being read, a source may have the thread do other work of its call; the
-//          frames that asked for the rows stay on the stack until that work is done and the rows
+//          at a time, so that results do not depend on the source, bit by bit.
+// Parking: while rows are being read, a source may let the thread do other work of its call. The
+//          frames that requested the rows stay on the stack until that work is done and the rows
 //          are there.
-// Errors:  those of the source; a row is only visible after it was verified.
-// Threads: a source is thread-safe and outlives its leases; a lease is one thread's.
+// Errors:  those of the source; a row is visible only after its verification.
+// Threads: a source is thread-safe and outlives its leases; a lease belongs to one thread.
 #ifndef ATTNDB_STORAGE_KV_ROW_SOURCE_H_
 #define ATTNDB_STORAGE_KV_ROW_SOURCE_H_
 
@@ -50,7 +50,7 @@ struct RowRequest {
   const uint32_t* list = nullptr;  // Rows of the strip, for a list; null for a range.
 };
 
-// Where the rows of a request are: row i of the request is row list[i] of `rows`.
+// The place of a request's rows: row i of the request is row list[i] of `rows`.
 struct ListedRows {
   kernels::RowsView rows;
   const uint32_t* list = nullptr;
@@ -62,7 +62,7 @@ class RowSource;
 class OtherWork {
  public:
   virtual ~OtherWork() = default;
-  // Does one piece of work; false: there is none. Its errors go to whoever the work belongs to.
+  // Does one piece of work; false: there is none. The work's owner gets its errors.
   virtual bool TakeSome() = 0;
 };
 
@@ -86,8 +86,8 @@ class RowLease {
     num_rooms_ = 0;
   }
 
-  // Adds a request for `count` rows from `first` on, or for those of a list; returns the request's
-  // number: 0, 1, ... since Clear.
+  // Adds a request for `count` rows from `first` on, or for the rows of a list. Returns the
+  // request's number: 0, 1, ... since Clear.
   size_t Request(const Strip& strip, uint64_t first, uint64_t count) {
     requests_.push_back({.strip = strip, .first = first, .count = count});
     return requests_.size() - 1;
@@ -161,8 +161,8 @@ class RowSource {
   // Whether Acquire does other work meanwhile: then the caller needs scratch for that work, too.
   virtual bool parks() const { return false; }
 
-  // Where row 0 of a strip lies, if all of its rows are in memory, else null. Only for prefetches:
-  // a row may be read only while a lease holds it.
+  // The address of row 0 of a strip, if all of its rows are in memory, else null. Only for
+  // prefetches: a row may be read only while a lease holds it.
   virtual const void* Resident(const Strip& /*strip*/) const { return nullptr; }
 };
 

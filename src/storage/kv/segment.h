@@ -1,19 +1,18 @@
 // The read side of a sealed segment: an immutable run of tokens of a context, with K, V and sampled
 // queries.
 //
-// No byte is handed out before its granule's CRC was found equal to the manifest's, and no segment
-// is opened before the manifest was found equal to the root hash in the catalog and the header to
-// what the catalog says the segment is. There is no mmap: a page could change or vanish after it
-// was verified.
+// No byte is returned before its granule's CRC was equal to the manifest's. No segment is opened
+// before the manifest matched the root hash in the catalog, and the header matched the catalog's
+// record. There is no mmap: a page could change or vanish after its verification.
 //
-// Damage is of the granules that it is in. Who needs the first tokens of a segment alone, as a
-// context does that shares a beginning with others, is served as long as these are sound.
+// Damage counts by granule. A context that needs only the first tokens of a segment, because it
+// shares a beginning with others, is served as long as these tokens are sound.
 //
-// Errors:  kCorruption names file, place, expected and found, every time the damaged place is read.
-//          kUnsupported: a newer format version, or a section kind that must be understood.
-//          kIoError, kNotFound: the system can't read. kResourceExhausted: the memory budget, with
-//          numbers; drop pins and retry.
-// Threads: Segment is thread-safe; a LayerPin and the views it gives may be read by many threads.
+// Errors:  kCorruption names file, place, expected and found, at every read of the damaged place.
+//          kUnsupported: a newer format version, or an unknown section kind that must be
+//          understood. kIoError, kNotFound: the system can't read. kResourceExhausted: the memory
+//          budget, with numbers; drop pins and retry.
+// Threads: Segment is thread-safe; many threads may read a LayerPin and its views.
 #ifndef ATTNDB_STORAGE_KV_SEGMENT_H_
 #define ATTNDB_STORAGE_KV_SEGMENT_H_
 
@@ -51,9 +50,9 @@ struct LayerData final : public Resident {
       : Resident(std::move(reservation), std::move(group)) {}
 
   AlignedBuffer buffer;
-  std::vector<KvRows> rows;      // By kv head; into buffer. Of the tokens that are sound.
+  std::vector<KvRows> rows;      // By kv head; into buffer. Rows of sound tokens only.
   std::vector<bool> non_finite;  // By kv head.
-  Status damage;                 // What is wrong with the tokens behind those.
+  Status damage;                 // The damage behind these tokens.
 };
 
 }  // namespace internal
@@ -83,13 +82,13 @@ class LayerPin {
   std::shared_ptr<const internal::LayerData> data_;
 };
 
-// What the catalog knows of a segment; Open compares all of it with the files.
+// The catalog's record of a segment. Open compares all of it with the files.
 struct SegmentExpectation {
   SegmentIdentity identity;
   Sha256Digest root_hash{};  // SHA-256 of the manifest, as WriteSegment returned it.
 };
 
-// What is wrong with a segment, and how many of its first tokens that leaves whole in all layers.
+// The damage of a segment, and the number of its first tokens that are sound in all layers.
 struct SegmentDamage {
   Status status;  // Ok: nothing.
   uint64_t num_sound = 0;
@@ -146,10 +145,10 @@ class Segment final : public KvRun {
     return ReadRows(layer, kv_head, part, {0, num_tokens()});
   }
 
-  // Reads every byte of the object from disk and verifies it, to the end whatever it finds, keeping
-  // nothing. `progress`, called about every MiB with the bytes done, may be null; false stops with
-  // kCancelled. status: also kIoError, kNotFound; no token is sound then. Damage in what is derived
-  // from tokens, sampled queries, harms none. The manifest is the one that Open verified.
+  // Reads and verifies every byte of the object from disk, to the end, whatever it finds. Keeps
+  // nothing in memory. `progress` may be null; it is called about every MiB with the bytes done,
+  // and false stops with kCancelled. status: also kIoError, kNotFound; no token is sound then.
+  // Damage in sampled queries harms no token. The manifest is the one that Open verified.
   SegmentDamage FindDamage(
       const std::function<bool(uint64_t bytes_done)>& progress = nullptr) const;
 

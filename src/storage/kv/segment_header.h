@@ -47,7 +47,7 @@ std::vector<std::byte> EncodeSegmentHeader(const SegmentHeader& header);
 // `object` names the file in errors.
 Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> page, std::string_view object);
 
-// Ok if the header says what the catalog expects.
+// Ok if the header matches the catalog's record.
 Status CheckIdentity(const SegmentIdentity& found, const SegmentIdentity& expected,
                      std::string_view object);
 

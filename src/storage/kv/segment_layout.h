@@ -1,8 +1,8 @@
-// Which sections a segment has, in which order, and how long each must be.
+// The sections of a segment, with their order and their lengths.
 //
 // Order:   tokens; then for each layer: keys and values of head 0, of head 1, ...; queries and
-//          query indices of head 0, of head 1, ... So K and V of a layer are one byte range, its
-//          sampled queries another right behind it.
+//          query indices of head 0, of head 1, ... So K and V of a layer are one byte range, and
+//          its sampled queries are the next one.
 // Units:   bytes, rows; a section's index counts in that order.
 // Errors:  kCorruption naming file, section, expected and found.
 // Threads: a value.
@@ -72,8 +72,8 @@ std::vector<SectionEntry> SectionsOf(const KvShape& shape);
 CheckedSize SegmentFileBytes(const KvShape& shape, uint64_t num_tokens,
                              const std::vector<std::vector<uint64_t>>& num_queries);
 
-// Takes sections of unknown kind out of a decoded table (kUnsupported if one may not be skipped),
-// and checks that the rest are those of a segment of this shape and length.
+// Removes sections of unknown kind from a decoded table (kUnsupported if one may not be skipped).
+// Checks that the rest are those of a segment of this shape and length.
 Result<std::vector<SectionEntry>> CheckSections(std::vector<SectionEntry> found,
                                                 const KvShape& shape, uint64_t num_tokens,
                                                 std::string_view object);

@@ -1,8 +1,8 @@
 // A block of a session's tail from which objects can be derived: joined tokens (kv_tail.h), added
 // layer by layer once they are complete.
 //
-// Threads: one thread adds layers; other threads may read those layers that were added before they
-//          were given the block.
+// Threads: one thread adds layers. Other threads may read the layers that were added before they
+//          received the block.
 #ifndef ATTNDB_STORAGE_KV_TAIL_BLOCK_H_
 #define ATTNDB_STORAGE_KV_TAIL_BLOCK_H_
 

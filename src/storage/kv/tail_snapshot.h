@@ -1,9 +1,9 @@
-// A session's tail as it was at one moment, as the contents of a new segment: what is appended to
-// the tail afterwards, or cropped, does not show.
+// A session's tail at one moment, as a source for a new segment. Later appends and crops of the
+// tail do not change it.
 //
-// Memory:  shares the tail's blocks, and copies none: the tail copies the block that it writes to
+// Memory:  shares the tail's blocks and copies none. The tail copies the block that it writes to
 //          next (kv_tail.h).
-// Threads: one thread at a time, which need not be the session's.
+// Threads: one thread at a time, not necessarily the session's.
 #ifndef ATTNDB_STORAGE_KV_TAIL_SNAPSHOT_H_
 #define ATTNDB_STORAGE_KV_TAIL_SNAPSHOT_H_
 
@@ -43,7 +43,7 @@ class TailSnapshot final : public SegmentSource {
   const std::vector<TokenId> tokens_;
   const Queries queries_;
   LayerId layer_ = 0;
-  std::vector<QueryRows> pieces_;  // What queries() returned last.
+  std::vector<QueryRows> pieces_;  // The last result of queries().
 };
 
 }  // namespace attndb::storage

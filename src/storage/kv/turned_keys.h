@@ -22,8 +22,8 @@ namespace attndb::storage {
 void TurnKeys(const PositionTurns& turns, const kernels::RowsView& rows, int64_t first,
               uint64_t num_rows, std::byte* to);
 
-// Places the keys that `request` asks for as turned copies, in memory of the lease. `rows`: those
-// of the request's strip, whose row 0 stands at position `first`.
+// Places rotated copies of the requested keys in memory of the lease. `rows` are the rows of the
+// request's strip; row 0 is at position `first`.
 Status PlaceTurnedKeys(const PositionTurns& turns, const RowRequest& request,
                        const kernels::RowsView& rows, int64_t first, RowLease* lease);
 

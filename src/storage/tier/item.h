@@ -1,4 +1,4 @@
-// What placement knows of a conversation: a plain value, the same for a server, the tiers and the
+// Placement's record of a conversation: a plain value, the same for a server, the tiers and the
 // simulator.
 //
 // Units:   seconds of the caller's clock, which may begin anywhere and never goes back; bytes of K
@@ -17,7 +17,7 @@
 namespace attndb::tier {
 
 enum class ItemId : uint64_t {};
-enum class SegmentId : uint64_t {};  // What several items share: KV of a common prefix.
+enum class SegmentId : uint64_t {};  // KV of a common prefix, which several items share.
 
 enum class Tier : uint8_t { kNone, kDisk, kMemory };  // Slower ones first.
 inline constexpr size_t kNumTiers = 3;
@@ -31,8 +31,8 @@ struct Item {
   bool in_transfer = false;  // On its way into its tier; stays there until it has arrived.
   bool queued = false;       // A job of the conversation waits.
   uint32_t num_turns = 0;    // Turns that were saved.
-  uint64_t bytes = 0;        // Its own, without what it shares.
-  double place = 0;          // Its job's, if queued: smaller ones are served first.
+  uint64_t bytes = 0;        // Its own bytes, without shared ones.
+  double place = 0;          // Position of its job, if queued: smaller ones are served first.
   double last_use = 0;       // End of the last turn.
   double first_save = kNever;
   double next_use = kNever;  // When its next job comes, where a caller knows; else kNever.

@@ -1,25 +1,26 @@
-// Where each conversation's KV lies: in memory, on disk or nowhere. Told what happens (a job comes,
-// is served, its KV is saved) it decides what moves; whoever calls it moves the bytes.
+// Decides where each conversation's KV lies: in memory, on disk or nowhere. It is told about events
+// (a job comes, is served, its KV is saved) and decides the moves; the caller moves the bytes.
 //
-//   placement.Enqueue(id, now);                      // a job of the conversation waits
-//   Found found = placement.Take(id, now, &moves);   // it is served: where its KV was
-//   placement.Prefetch(now, &moves);                 // for those who wait
-//   placement.Save(id, bytes, now, &moves);          // the turn has ended
+//   placement.Enqueue(id, now);                      // A job of the conversation waits.
+//   Found found = placement.Take(id, now, &moves);   // The job is served: where was its KV?
+//   placement.Prefetch(now, &moves);                 // For waiting jobs.
+//   placement.Save(id, bytes, now, &moves);          // The turn has ended.
 //
-// State:   plain values and no I/O, clock or chance: the same calls decide the same, in a server
-//          and in a simulation.
-// Rules:   - KV in service belongs to the engine, and to no tier: a copy that stayed would cost a
-//            place until it is outdated anyhow.
-//          - What is saved comes into memory, into the part that is kept free; then what is worth
-//            least is evicted until so much is free again. That may be what was just saved.
-//          - What memory evicts competes with what is on disk for its place there.
-//          - A fetch never evicts what is worth more than what it fetches.
-//          - Between Move and Arrived an item that is fetched stays; so do pinned ones.
+// State:   plain values and no I/O, clock or chance: equal calls decide equally, in a server and in
+//          a simulation.
+// Rules:   - KV in service belongs to the engine, and to no tier: a copy in a tier would take space
+//          until it is outdated.
+//          - Saved KV goes into the part of memory that is kept free. Then the items of least worth
+//            are evicted until as much is free again, perhaps the saved item itself.
+//          - Items that memory evicts compete with the items on disk for space there.
+//          - A fetch never evicts an item that is worth more than the fetched one.
+//          - An item stays while it is fetched, between Move and Arrived. So do pinned items.
 //          - Shared segments count once, and lie in the fastest tier of their items.
-// Cost:    Save, Prefetch and Expire look at each item of a tier for each that they evict from it.
+// Cost:    Save, Prefetch and Expire visit each item of a tier for each item that they evict from
+//          it.
 // Threads: thread-compatible.
-// Source:  AttentionStore (arXiv:2403.19708) 3.3. Ours differs in that the eviction window has no
-//          end (policy.h).
+// Source:  AttentionStore (arXiv:2403.19708) 3.3. Ours differs: the eviction window has no end
+//          (policy.h).
 #ifndef ATTNDB_STORAGE_TIER_PLACEMENT_H_
 #define ATTNDB_STORAGE_TIER_PLACEMENT_H_
 
@@ -43,11 +44,11 @@ struct Capacity {
   uint64_t disk_bytes = 0;
 };
 
-// What a job found of its conversation.
+// The KV that a job found of its conversation.
 struct Found {
-  Tier tier = Tier::kNone;   // From which the KV comes.
-  bool in_transfer = false;  // It was on its way from disk to memory: tier is kDisk.
-  uint64_t bytes = 0;        // With what it shares.
+  Tier tier = Tier::kNone;   // The tier that the KV comes from.
+  bool in_transfer = false;  // It was being moved from disk to memory: tier is kDisk.
+  uint64_t bytes = 0;        // Including shared bytes.
 };
 
 class Placement {
@@ -63,15 +64,15 @@ class Placement {
   // Keeps `bytes` of KV after a turn; 0: there is nothing to keep.
   // REQUIRES: Take since the last Save.
   void Save(ItemId id, uint64_t bytes, double now, Moves* moves);
-  // Fetches from disk what the first jobs of the queue need.
+  // Fetches the items of the queue's first jobs from disk.
   void Prefetch(double now, Moves* moves);
-  // A fetch that a Move asked for has ended. Nothing happens if the item has left since.
+  // A requested fetch has ended. Does nothing if the item has left since.
   void Arrived(ItemId id);
-  // Drops what was not used for longer than the policy's ttl.
+  // Drops items that were unused for longer than the policy's ttl.
   void Expire(double now, Moves* moves);
 
   void SetPinned(ItemId id, bool pinned);
-  // When the next job comes, where a caller knows it; kNever: it does not, or there is none.
+  // The time of the next job, if the caller knows it; kNever: unknown, or there is none.
   void SetNextUse(ItemId id, double when);
   // The item needs the segment, of so many bytes, as long as it is stored.
   // REQUIRES: the item is in no tier; a segment has one size.
@@ -113,22 +114,22 @@ class Placement {
   Record& Known(ItemId id);
   Record& KnownOrNew(ItemId id);
 
-  // Puts the item into a tier, whatever fits; counts its bytes and those of what it shares.
+  // Puts the item into a tier without checking its size. Counts its bytes and its shared bytes.
   void Put(Record* record, Tier tier);
   void Count(const Record& record, Tier tier, bool there);
-  // What would be added to a tier's bytes by putting the item there.
+  // The bytes that the item would add to a tier.
   uint64_t BytesToAdd(const Record& record, Tier tier) const;
   uint64_t BytesOf(const Record& record) const;
 
   Outlook OutlookOf(Tier tier, double now) const;
   Record* Victim(Tier tier, const Outlook& outlook) const;
   bool IsWorthLess(const Record& a, const Record& b, const Outlook& outlook) const;
-  // Evicts from memory until its bytes are within `limit_bytes`, with those that `incoming` (may be
-  // null) would add; with `lesser_only` nothing that is worth more than that. False if that can't
-  // be.
+  // Evicts from memory until its bytes are within `limit_bytes`, including the bytes that
+  // `incoming` (may be null) would add. With `lesser_only`, evicts only items that are worth less
+  // than `incoming`. Returns false if that does not suffice.
   bool MakeRoom(const Record* incoming, uint64_t limit_bytes, bool lesser_only, double now,
                 Moves* moves);
-  // Puts what has left `from`, or came from the engine, on disk, or drops it.
+  // Puts an item from the tier `from`, or from the engine, on disk, or drops it.
   void Demote(Record* record, Tier from, double now, Moves* moves);
   void Drop(Record* record, Moves* moves);
   void FitDisk(double now, Moves* moves);
@@ -136,13 +137,14 @@ class Placement {
 
   const Policy policy_;
   const Capacity capacity_;
-  const uint64_t memory_target_bytes_;  // Memory but what is kept free.
+  const uint64_t memory_target_bytes_;  // Memory except the part that is kept free.
   std::unordered_map<ItemId, Record> records_;
   std::unordered_map<SegmentId, Segment> segments_;
   std::array<Shelf, kNumTiers> shelves_;
   std::array<uint64_t, kNumTiers> used_bytes_{};
   std::set<std::pair<double, ItemId>> queue_;
-  std::deque<Idle> idle_;  // Who ended a turn and has not been counted as gone, oldest first.
+  // Conversations whose turn has ended and that are not counted as gone yet, oldest first.
+  std::deque<Idle> idle_;
   ReturnForecast forecast_;
   double last_take_ = 0;
   bool others_waited_ = false;  // At the last Take.

@@ -1,16 +1,15 @@
-// Whether and when a conversation goes on, learned from those before: the share that returned after
-// n turns, and how long people think.
+// Predicts whether and when a conversation continues, from earlier ones: the share that returned
+// after n turns, and the time that people think.
 //
 //   forecast.AddReturn(turns, seconds_of_thought);
 //   const Return expected = forecast.Expect(turns, idle_seconds);
 //   expected.chance / (1 + expected.seconds)
 //
 // Model:   the chance depends on the number of turns, the time on how long the conversation has
-//          been idle. Who returns at all was idle for longer than g with probability S(g), of a
-//          histogram with four buckets to the octave. By Bayes, one that is idle for g returns with
-//          p S / (p S + 1 - p).
-// Units:   seconds. Memory is constant: counts are halved when there are many, so that old habits
-//          are forgotten.
+//          been idle. Returning conversations are idle for longer than g with probability S(g),
+//          from a histogram with four buckets per octave. By Bayes, a conversation that is idle for
+//          g returns with probability p S / (p S + 1 - p).
+// Units:   seconds. Memory is constant: large counts are halved, so that old habits are forgotten.
 // Threads: thread-compatible.
 #ifndef ATTNDB_STORAGE_TIER_RETURN_FORECAST_H_
 #define ATTNDB_STORAGE_TIER_RETURN_FORECAST_H_
@@ -36,10 +35,10 @@ class ReturnForecast {
   // One has been idle for more than Horizon().
   void AddGone(uint32_t turns);
 
-  // What to expect of a conversation of `turns` turns that has been idle for `idle_seconds`.
+  // The forecast for a conversation of `turns` turns that has been idle for `idle_seconds`.
   Return Expect(uint32_t turns, double idle_seconds) const;
-  // Idle seconds after which one is taken to be gone: no more than 1 % of returns came later.
-  // Seconds without end before the first return.
+  // The idle time after which a conversation counts as gone: at most 1 % of returns came later.
+  // Infinite before the first return.
   double Horizon() const;
 
  private:
@@ -55,7 +54,7 @@ class ReturnForecast {
   };
 
   static size_t BucketOf(double seconds);
-  void Summarize();  // Fills later_*, and halves what has grown large.
+  void Summarize();  // Fills later_*, and halves large counts.
 
   std::array<double, kMaxTurns + 1> returned_{};
   std::array<double, kMaxTurns + 1> gone_{};

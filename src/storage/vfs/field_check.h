@@ -32,7 +32,7 @@ struct VersionRange {
   uint32_t newest = 0;
 };
 
-// As above; returns the version that was found.
+// As above. Returns the version in the header.
 Result<uint32_t> ReadMagicAndVersion(ByteReader* in, std::string_view object,
                                      std::string_view magic, const VersionRange& versions);
 

@@ -43,8 +43,8 @@ inline constexpr uint64_t kSectionEntryBytes = 64;
 // The former version of segments and companions, which is still read: all sections are packed.
 inline constexpr uint32_t kPackedVersion = 1;
 
-// Hard caps: what a parser accepts at most, far beyond what is ever written.
-// 1 TiB, whose manifest takes 1 GiB.
+// Hard caps: the largest values that a parser accepts, far beyond those that are written. 1 TiB,
+// whose manifest takes 1 GiB.
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 40;
 inline constexpr uint32_t kMaxLayers = 256;
 inline constexpr uint32_t kMaxKvHeads = 1024;

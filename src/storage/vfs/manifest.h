@@ -1,7 +1,7 @@
 // The manifest of an object: its length and the CRC-32C of each of its granules.
 //
-// The manifest is a file of its own, not beside the data: a checksum that lies with its data can't
-// detect a lost, stale or misdirected write. Its SHA-256, the root hash, is kept by the catalog.
+// The manifest is a separate file: a checksum beside its data can't detect a lost, stale or
+// misdirected write. The catalog keeps the manifest's SHA-256, the root hash.
 //
 // Errors:  kCorruption, or kUnsupported for another version, naming field, expected and found.
 // Threads: values and pure functions.

@@ -35,7 +35,7 @@ struct ObjectName {
 
 enum class ObjectFile : uint8_t { kData, kManifest };
 
-// True for 1 to 16 of [a-z0-9_]: what may be a kind.
+// True for 1 to 16 of [a-z0-9_], the valid names of kinds.
 bool IsKindName(std::string_view kind);
 
 // File name inside the store's segment directory. REQUIRES: IsKindName(name.kind), and generation 0
@@ -44,7 +44,7 @@ std::string FileNameOf(const ObjectName& name, ObjectFile file);
 std::string TemporaryNameOf(const ObjectName& name, ObjectFile file);
 
 std::string LooseNameOf(uint64_t segment_id);
-// The segment of that name; nullopt if it is not what LooseNameOf gives for some segment.
+// The segment with that name; nullopt if the name is not a result of LooseNameOf.
 std::optional<uint64_t> ParseLooseName(std::string_view file_name);
 
 struct ParsedFileName {
@@ -53,7 +53,7 @@ struct ParsedFileName {
   bool temporary = false;
 };
 
-// nullopt if `file_name` is not exactly what the two functions above give for some object.
+// nullopt if `file_name` is not exactly a result of the two functions above.
 std::optional<ParsedFileName> ParseFileName(std::string_view file_name);
 
 // "segment 000000000000002a", "key_planes.3 of segment 000000000000002a": for messages.

@@ -15,9 +15,9 @@
 
 namespace attndb::storage {
 
-// The uuid in the header of a segment or companion; nullopt if the file has no such header. Nothing
-// vouches for it: no checksum was compared.
-// Errors: as FileSystem, but for a file that is too short.
+// Returns the uuid in the header of a segment or companion; nullopt if the file has no such header.
+// The uuid is not verified: no checksum was compared.
+// Errors: as FileSystem, except for a file that is too short.
 Result<std::optional<std::array<std::byte, 16>>> OwnerOf(FileSystem* file_system,
                                                          const std::string& path);
 

@@ -24,17 +24,17 @@
 
 namespace attndb::storage {
 
-// Verified bytes [offset, offset + size) of an object. Bytes keep their alignment in the file, up
-// to 64: what is 64-byte aligned in the object is so in memory.
+// Verified bytes [offset, offset + size) of an object. Bytes that are aligned to up to 64 bytes in
+// the object have the same alignment in memory.
 struct ObjectRange {
   AlignedBuffer buffer;              // Whole granules around the range.
   std::span<const std::byte> bytes;  // Into buffer.
 };
 
-// Granules whose bytes are not those that were written.
+// Granules with wrong bytes.
 struct GranuleDamage {
   std::vector<uint64_t> offsets;  // Ascending.
-  Status first;                   // What is wrong with the first of them.
+  Status first;                   // The damage of the first one.
 };
 
 class ObjectReader {

@@ -2,10 +2,10 @@
 //
 // Protocol: data and manifest are written to temporary names, both fsynced, both renamed, and the
 //           directory fsynced. A crash at any moment leaves files that no catalog entry names
-//           (store_files.h collects them), never a half object that one names.
-// Errors:  kAlreadyExists (a file of this object); kCancelled; kResourceExhausted, kIoError,
-//          kReadOnly. After an error the writer is dead; its destructor removes what it wrote.
-// Threads: thread-compatible; `cancel` may be set by any thread.
+//           (store_files.h collects them), never a named half object.
+// Errors:   kAlreadyExists (a file of this object); kCancelled; kResourceExhausted, kIoError,
+//           kReadOnly. After an error the writer is unusable; its destructor removes its files.
+// Threads:  thread-compatible; any thread may set `cancel`.
 #ifndef ATTNDB_STORAGE_VFS_OBJECT_WRITER_H_
 #define ATTNDB_STORAGE_VFS_OBJECT_WRITER_H_
 
@@ -76,7 +76,7 @@ class ObjectWriter {
   std::string FinalPath(ObjectFile file) const;
 
   const Options options_;
-  ObjectName name_;  // Name that the object gets; its temporary files have that of options_.
+  ObjectName name_;  // The object's final name. The temporary files are named by options_.
   AlignedBuffer buffer_;
   uint64_t num_buffered_ = 0;
   uint64_t flushed_bytes_ = 0;

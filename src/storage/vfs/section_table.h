@@ -58,7 +58,7 @@ std::vector<std::byte> EncodeSectionTable(std::span<const SectionEntry> sections
 struct SectionBounds {
   uint64_t begin = 0;   // Offset of the first section; a multiple of kGranuleBytes.
   uint64_t end = 0;     // Length of the object.
-  bool packed = false;  // All sections are aligned to 64 bytes, as those of kPackedVersion.
+  bool packed = false;  // All sections are aligned to 64 bytes, as in kPackedVersion.
 };
 
 // REQUIRES: table.size() >= num_sections * kSectionEntryBytes. `object` names the file in errors.

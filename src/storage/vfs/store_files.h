@@ -1,7 +1,7 @@
 // Housekeeping of the directory that holds all objects of a store.
 //
 // Errors:  as FileSystem.
-// Threads: thread-safe, but for two calls that remove the same object.
+// Threads: thread-safe, except for two calls that remove the same object.
 #ifndef ATTNDB_STORAGE_VFS_STORE_FILES_H_
 #define ATTNDB_STORAGE_VFS_STORE_FILES_H_
 
@@ -16,9 +16,9 @@
 
 namespace attndb::storage {
 
-// Names of the files in `dir` that a crash or a removal left behind: temporary ones, and those of
-// objects that `is_known` answers with false. Files that are not named like ours are not listed.
-// REQUIRES: nobody is writing an object in `dir`.
+// Lists the files in `dir` that a crash or a removal left behind: temporary files, and files of
+// objects for which `is_known` returns false. Files with foreign names are not listed. REQUIRES: no
+// thread is writing an object in `dir`.
 Result<std::vector<std::string>> ListOrphans(
     FileSystem* file_system, const std::string& dir,
     const std::function<bool(const ObjectName&)>& is_known);
