@@ -1,8 +1,8 @@
-// The time of a clock that may be set, as far as one that can't be set bears it out: what a clock
-// gains when it jumps ahead is not taken for time that has passed.
+// The time of a clock that may be set, as far as a clock that can't be set confirms it. If the
+// clock jumps ahead, the gain does not count as passed time.
 //
-// Limits:  it knows of no jump from before it was made, and takes a jump of less than the
-//          tolerance, since clocks differ in speed and are corrected by little.
+// Limits:  knows of no jump before its construction, and accepts a jump of less than the tolerance:
+//          clocks differ in speed and are corrected a little.
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_COMMON_BORNE_OUT_TIME_H_
 #define ATTNDB_COMMON_BORNE_OUT_TIME_H_

@@ -1,5 +1,5 @@
-// Checks of what only a bug in attndb can break. A failed check prints the place and the condition
-// and ends the process: going on could serve a wrong answer.
+// Checks conditions that only a bug in attndb can break. A failed check prints the place and the
+// condition and ends the process: continuing could return a wrong answer.
 //
 // ATTNDB_CHECK is on in every build. ATTNDB_DCHECK is for kernels' inner preconditions and is off
 // in release builds.

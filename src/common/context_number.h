@@ -1,7 +1,7 @@
-// The number by which a tenant knows a context, beside the id by which the store knows it.
+// The number by which a tenant knows a context, in contrast to the store's id.
 //
 // An id (ContextId) counts the contexts of all tenants, and would tell a tenant how much the others
-// store. So what leaves the library says ContextId and means this number.
+// store. Outside of the library, a ContextId therefore holds this number.
 //
 // Threads: values.
 #ifndef ATTNDB_COMMON_CONTEXT_NUMBER_H_

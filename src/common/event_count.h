@@ -1,20 +1,20 @@
-// How threads wait for a condition on atomics that others make true, without a lock where nobody
-// sleeps.
+// Lets threads wait for a condition on atomics that other threads make true. No lock is taken
+// unless a thread sleeps.
 //
 //   waiter:  event.Await([&] { return ready.load(); });
 //   other:   ready.store(true);
 //            event.WakeAll();
 //
-// Waiting: a thread looks again and again for a tenth of a millisecond, first with pauses, then
-//          letting others run in between; if the condition is still not true, it sleeps. So a
-//          condition that comes soon is seen in less than a microsecond, and one that does not
-//          costs no time of a core.
+// Waiting: a thread checks again and again for a tenth of a millisecond, first with pauses, then
+//          letting other threads run in between. If the condition is still false, it sleeps. So a
+//          condition that comes soon is seen in less than a microsecond, and a late one costs no
+//          time of a core.
 // Errors:  none.
 // Threads: thread-safe.
-// Atomics: a sleeper adds itself to num_sleepers_ and then looks at the condition; a waker makes
-//          the condition true and then looks at num_sleepers_. All four are sequentially
-//          consistent, so that at least one of the two sees the other: no wake-up is lost.
-// Source:  event counts, Reed and Kanodia, CACM 22(2), 1979; this one has no count of events, since
+// Atomics: a sleeper adds itself to num_sleepers_ and then checks the condition; a waker makes the
+//          condition true and then reads num_sleepers_. All four are sequentially consistent, so
+//          that at least one of the two sees the other: no wake-up is lost.
+// Source:  event counts, Reed and Kanodia, CACM 22(2), 1979. Ours has no count of events, because
 //          the condition tells.
 #ifndef ATTNDB_COMMON_EVENT_COUNT_H_
 #define ATTNDB_COMMON_EVENT_COUNT_H_
@@ -56,8 +56,8 @@ class EventCount {
     num_sleepers_.fetch_sub(1);
   }
 
-  // Wakes sleepers, at most so many, to look again.
-  // REQUIRES: what they wait for was written sequentially consistently before.
+  // Wakes at most num_threads sleepers, to check again.
+  // REQUIRES: the waker has changed the condition sequentially consistently before.
   void Wake(uint32_t num_threads) {
     if (num_sleepers_.load() != 0) WakeSleepers(num_threads);
   }
@@ -67,7 +67,7 @@ class EventCount {
   void WakeSleepers(uint32_t num_threads) ATTNDB_EXCLUDES(mutex_);
 
   std::atomic<uint32_t> num_sleepers_ = 0;
-  Mutex mutex_;  // Held by whoever is about to sleep, so that no wake-up comes in between.
+  Mutex mutex_;  // Held by a thread that is about to sleep, so that no wake-up comes in between.
   CondVar woken_;
 };
 

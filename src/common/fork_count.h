@@ -1,5 +1,5 @@
-// Tells a process from the one that it was forked off: a fork has its parent's memory, but none of
-// its threads, so that what waits for them, or for a mutex that one of them held, waits for ever.
+// Tells a forked child process from its parent. A child has its parent's memory, but none of its
+// threads. It would wait for ever for these threads, or for a mutex that one of them held.
 //
 // Errors:  none.
 // Threads: thread-safe.

@@ -1,5 +1,5 @@
-// How much memory this process may take now: what the machine has free, or what is left of the
-// limits of the control groups that the process is in (containers, services), if that is less.
+// The memory that this process may take now: the machine's free memory, or the rest of the limits
+// of the process's control groups (containers, services), if that is less.
 //
 // Errors:  none: a limit that can't be read is none.
 // Threads: stateless.
@@ -13,8 +13,8 @@
 
 namespace attndb {
 
-// Bytes; what the kernel could give back from its cache of files counts as free. `root`: where the
-// machine's files begin, for tests.
+// Returns bytes. Memory that the kernel could free from its file cache counts as free. `root`: the
+// root of the machine's files, for tests.
 uint64_t FreeMemoryBytes(const std::string& root = "");
 
 }  // namespace attndb

@@ -15,8 +15,8 @@ namespace attndb {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the tree of a text, or a discarded value if the text is not JSON. `callback` is that of
-// nlohmann's parser.
+// Returns the tree of a text, or a discarded value if the text is not JSON. `callback` is a
+// callback of nlohmann's parser.
 Json ParseJson(std::string_view text, const Json::parser_callback_t& callback = nullptr);
 
 // Hands the text to `events` part by part. Returns false if an event returns false or the text is

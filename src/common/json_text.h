@@ -4,7 +4,7 @@
 //   for (const Head& head : heads) list.Add(JsonObject({{"id", head.id}, {"plan", head.plan}}));
 //   return JsonObject({{"name", name}, {"heads", list.Text()}}).text;
 //
-// The text is byte for byte what nlohmann::ordered_json writes. This header includes no header of
+// The text is byte for byte that of nlohmann::ordered_json. This header includes no header of
 // nlohmann's: a table of 13 fields takes 0.05 s to compile, and 2 s as a tree that is dumped.
 //
 // Threads: stateless; a JsonList belongs to one thread.

@@ -41,7 +41,7 @@ class ATTNDB_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for a scope; may be let go and taken again inside it.
+// Holds a mutex for a scope. Inside, the mutex may be released and taken again.
 class ATTNDB_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ATTNDB_ACQUIRE(mutex) : mutex_(mutex) { mutex_->Lock(); }

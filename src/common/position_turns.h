@@ -1,11 +1,11 @@
-// Turns each row to its own position, as RoPE does, and back: for keys that are stored without it.
+// Rotates each row to its own position, as RoPE does, and back: for keys stored without RoPE.
 //
 //   PositionTurns turns(*RopeFrequencies(rope, head_dim));
 //   turns.Back(first, num_rows, padded, rows);  // As they were before RoPE.
 //   turns.On(first, num_rows, padded, rows);    // As they were given.
 //
 // Shapes:  rows of float32, `padded` apart, in half layout: channels i and i + pairs are a pair.
-//          Others stay.
+//          Other channels stay.
 // Units:   positions; angles are computed in float64.
 // Threads: constant after construction.
 // Source:  RoFormer, arXiv:2104.09864, Eq. 34; [AS] 3.4, whose store keeps such keys.

@@ -1,11 +1,11 @@
-// State that a process has once, such as what the system keeps by process, and that a fork finds
-// whole: its mutex is held across each fork.
+// State that a process has once, for example what the system keeps by process. A forked child finds
+// it consistent: its mutex is held across each fork.
 //
 //   struct Held { std::set<int> files; void BeginFork() { files.clear(); } };
 //   ProcessState<Held>::Use([](Held* held) { held->files.insert(3); });
 //
-// Fork:    T::BeginFork() is called in the fork before anything else uses the state there. It may
-//          do what needs no other thread.
+// Fork:    T::BeginFork() is called in the child before any other use of the state there. It may do
+//          anything that needs no other thread.
 // Life:    made by its first use, never destroyed: objects that outlive main may use it.
 // Threads: thread-safe. The mutex is a leaf.
 #ifndef ATTNDB_COMMON_PROCESS_STATE_H_

@@ -36,7 +36,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Those that were asked for, so that what is cut by their number is cut alike everywhere.
+  // The requested number, so that work is divided equally on every machine.
   uint32_t num_threads() const { return num_threads_; }
 
   // Calls fn(part) once for each part in [0, num_parts), on any thread in any order; returns when
@@ -50,15 +50,15 @@ class ThreadPool {
  private:
   using PartFn = void (*)(const void* context, uint32_t part);
 
-  // Room for a call in progress, used by one caller after another.
+  // The data of a call in progress, used by one caller after another.
   //
-  // Atomics: is_taken's release by one caller pairs with the acquire of the next.
-  //          num_unstarted: the caller's store hands the call over; who takes a part decrements it,
-  //          and thereby acquires the plain members. They are not written before all parts are
-  //          done, so whoever has a part may read them, even if it looked at an earlier call.
+  // Atomics: is_taken's release by one caller pairs with the acquire of the next. num_unstarted:
+  //          the caller's store hands the call over. A thread that takes a part decrements it, and
+  //          thereby acquires the plain members. They are not written before all parts are done. So
+  //          a thread with a part may read them, even if it checked an earlier call.
   //          num_unfinished: the release of each decrement pairs with the caller's acquire of 0.
-  //          Both are sequentially consistent where an EventCount asks for it.
-  struct alignas(128) Slot {  // Lines of the cache that are fetched together.
+  //          Both are sequentially consistent where an EventCount requires it.
+  struct alignas(128) Slot {  // Cache lines that are fetched together.
     PartFn fn = nullptr;
     const void* context = nullptr;
     uint32_t num_parts = 0;

@@ -1,5 +1,5 @@
-// Turns rows on by a number of positions, as if RoPE had seen them at other ones: what is kept of a
-// longer text is attended to as if it stood next to what follows.
+// Rotates rows by a number of positions, as if RoPE had seen them at other positions. Kept tokens
+// of a longer text are so attended to as if they stood next to the following text.
 //
 //   Turn turn(*RopeFrequencies(rope, head_dim), 1024);
 //   turn.Rows(from, num_rows, padded, to);
@@ -7,8 +7,8 @@
 // Shapes:  rows of float32, `padded` apart, in half layout: channels i and i + pairs are a pair.
 // Units:   positions, of either sign; angles are computed in float64.
 // Threads: constant after construction.
-// Source:  a score depends on the difference of two positions alone (RoFormer, arXiv:2104.09864,
-//          Eq. 16); [AS] 3.4.
+// Source:  a score depends only on the difference of two positions (RoFormer, arXiv:2104.09864, Eq.
+//          16); [AS] 3.4.
 #ifndef ATTNDB_COMMON_TURN_H_
 #define ATTNDB_COMMON_TURN_H_
 

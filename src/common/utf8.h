@@ -21,8 +21,8 @@ Utf8Char FirstUtf8Char(std::string_view text);
 // Whether all of `text` is UTF-8.
 bool IsUtf8(std::string_view text);
 
-// Whether the character outside ASCII may stand in a name or a message: it is seen, and a terminal
-// does not act upon it. Spaces, controls, formats and what is for private use may not.
+// Whether the character outside ASCII may stand in a name or a message: it is visible, and a
+// terminal does not act upon it. Spaces, controls, format and private-use characters may not.
 bool IsVisible(uint32_t code_point);
 
 }  // namespace attndb
