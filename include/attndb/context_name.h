@@ -3,7 +3,7 @@
 // Names are compared byte by byte. A program that takes names from a file system with decomposed
 // letters (NFD) passes decomposed names.
 //
-// Threads:                     pure functions.
+// Threads: pure functions.
 #ifndef ATTNDB_CONTEXT_NAME_H_
 #define ATTNDB_CONTEXT_NAME_H_
 
@@ -20,7 +20,7 @@ inline constexpr size_t kMaxContextNameBytes = 128;
 // Accepts 1 to kMaxContextNameBytes bytes of UTF-8: ASCII letters, digits and ._:/@+- ; outside of
 // ASCII, visible characters only. Refuses spaces, controls, characters that change the direction of
 // a line, and private-use characters.
-// Errors:                  kInvalidArgument naming the name and what was expected.
+// Errors: kInvalidArgument naming the name and what was expected.
 ATTNDB_EXPORT Status CheckContextName(std::string_view name);
 
 }  // namespace attndb

@@ -70,12 +70,11 @@ struct LayerKv {
   TensorView v;
 };
 
-// A Store that runs in the background:     DB::StoreAsync. Copies refer to the same Store. A
-//                                          PendingStore may be destroyed at any time and may
-//                                          outlive the DB: the Store continues, and closing the DB
-//                                          waits for the Store.
+// A Store that runs in the background: DB::StoreAsync. Copies refer to the same Store. A
+// PendingStore may be destroyed at any time and may outlive the DB: the Store continues, and
+// closing the DB waits for the Store.
 //
-// Threads:                                 thread-safe.
+// Threads: thread-safe.
 class ATTNDB_EXPORT PendingStore {
  public:
   // Returns whether the Store has ended, with success or an error. Never waits.
@@ -251,14 +250,11 @@ class ATTNDB_EXPORT DB {
   // Errors: kInvalidArgument (name); kAlreadyExists (another context of the tenant has it); as Pin.
   Status Rename(std::string_view context, std::string_view name) const;
   // Removes the context: no call finds it any more. Segments that other contexts use stay. The
-  //                      files of the context's other segments are deleted when the last session
-  //                      that reads them is gone. Waits for earlier Stores and Compacts, and
-  //                      returns after a sync. On a full disk Drop writes to a reserve that the
-  //                      store keeps, which suffices at least for contexts of 80,000 tokens with a
-  //                      small note. A note is overwritten before it is deleted, which takes as
-  //                      many bytes again.
-  // Errors:              kNotFound; kReadOnly; kResourceExhausted (the reserve did not suffice);
-  //                      kIoError.
+  // files of the context's other segments are deleted when the last session that reads them is
+  // gone. Waits for earlier Stores and Compacts, and returns after a sync. On a full disk Drop
+  // writes to a reserve that the store keeps, which suffices at least for contexts of 80,000 tokens
+  // with a small note. A note is overwritten before it is deleted, which takes as many bytes again.
+  // Errors: kNotFound; kReadOnly; kResourceExhausted (the reserve did not suffice); kIoError.
   Status Drop(std::string_view context) const;
   // Limits the tenant's bytes on disk; 0 = no limit. SetQuota itself evicts nothing. The next Store
   // evicts the least recently used contexts to stay below the limit, in the commit that publishes

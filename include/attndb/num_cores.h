@@ -1,9 +1,9 @@
 // The number of cores that this process may use. Options that take 0 as "all cores" use this
 // number.
 //
-// Errors:                              none; at least one.
-// Threads:                             thread-safe. Counts the cores of the calling thread; threads
-//                                      that it starts inherit them.
+// Errors:  none; at least one.
+// Threads: thread-safe. Counts the cores of the calling thread; threads that it starts inherit
+//          them.
 #ifndef ATTNDB_NUM_CORES_H_
 #define ATTNDB_NUM_CORES_H_
 

@@ -4,23 +4,21 @@
 // Attend(layer, q, out). Attend is causal inside the new tokens (bottom-right aligned): row i of q
 // sees all tokens up to its own.
 //
-// Shapes:              q [num_rows, num_q_heads, head_dim]; k [n, num_kv_heads, head_dim]; v [n,
-//                      num_kv_heads, v_head_dim]; out [num_rows, num_q_heads, v_head_dim], float32
-//                      or q's type; lse [num_rows, num_q_heads] float32.
-// Units:               lse is the natural log of the sum of exp(logit), a layer's denominator logit
-//                      included; logit = scale * (q . k).
-// Errors:              a call that fails on its arguments changes nothing. A step that fails in the
-//                      middle leaves layers of unequal length: then only Crop, Reset and
-//                      destruction are legal.
-// Bits:                under `full` a row's result is a function of its q, of the K and V that it
-//                      sees, and of the indices of their tokens in the session. The result does not
-//                      depend on how a prompt is cut into steps, on neighbouring rows and sessions,
-//                      on the number of threads, or on where K and V lie. It does depend on the
-//                      instruction set, on DropOldest, and on how several contexts of one session
-//                      are combined. Plans that search do not depend on neighbours either, but
-//                      their sums depend on the number of threads and on where stored runs end.
-// Threads:             one thread at a time, except AttendPart. Other threads may use the DB
-//                      meanwhile.
+// Shapes:  q [num_rows, num_q_heads, head_dim]; k [n, num_kv_heads, head_dim]; v [n, num_kv_heads,
+//          v_head_dim]; out [num_rows, num_q_heads, v_head_dim], float32 or q's type; lse
+//          [num_rows, num_q_heads] float32.
+// Units:   lse is the natural log of the sum of exp(logit), a layer's denominator logit included;
+//          logit = scale * (q . k).
+// Errors:  a call that fails on its arguments changes nothing. A step that fails in the middle
+//          leaves layers of unequal length: then only Crop, Reset and destruction are legal.
+// Bits:    under `full` a row's result is a function of its q, of the K and V that it sees, and of
+//          the indices of their tokens in the session. The result does not depend on how a prompt
+//          is cut into steps, on neighbouring rows and sessions, on the number of threads, or on
+//          where K and V lie. It does depend on the instruction set, on DropOldest, and on how
+//          several contexts of one session are combined. Plans that search do not depend on
+//          neighbours either, but their sums depend on the number of threads and on where stored
+//          runs end.
+// Threads: one thread at a time, except AttendPart. Other threads may use the DB meanwhile.
 #ifndef ATTNDB_SESSION_H_
 #define ATTNDB_SESSION_H_
 

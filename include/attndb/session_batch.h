@@ -64,7 +64,7 @@ class ATTNDB_EXPORT SessionBatch {
                 float* lse = nullptr);
 
   size_t size() const;
-  // The state of an entry:        Ok, or its first error from Session::Append or Attend.
+  // The state of an entry: Ok, or its first error from Session::Append or Attend.
   Status status(size_t entry) const;
   // Whether every session has failed.
   bool all_failed() const;

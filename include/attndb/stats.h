@@ -104,7 +104,7 @@ struct BuildReport {
   double seconds = 0;
 };
 
-// One of several contexts in a session:         DB::CreateSessionOver.
+// One of several contexts in a session: DB::CreateSessionOver.
 struct SessionContext {
   ContextId id = ContextId::kNone;
   std::string name;   // Its name, or "#id".
