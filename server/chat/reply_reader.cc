@@ -8,6 +8,7 @@
 #include <string>
 
 #include "server/batch/turn_id.h"
+#include "server/chat/open_brackets.h"
 #include "server/chat/reply_deltas.h"
 #include "server/chat/utf8_pieces.h"
 
@@ -104,7 +105,7 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
     }
     AddCharacters(characters_.Push(taken.text));
     if (taken.end) AddCharacters(characters_.Finish());
-    if (is_too_deep_) {
+    if (brackets_.is_too_deep()) {
       return Fail(Status::Internal("the reply can't be read: more than " +
                                    std::to_string(kMaxOpenBrackets) + " brackets are open in it"));
     }
@@ -115,11 +116,7 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
   }
   void AddCharacters(const std::string& characters) {
     text_ += characters;
-    for (const char c : characters) {
-      if (c == '[' || c == '{') ++num_open_;
-      if ((c == ']' || c == '}') && num_open_ > 0) --num_open_;
-      is_too_deep_ = is_too_deep_ || num_open_ > kMaxOpenBrackets;
-    }
+    brackets_.Add(characters);
   }
   // Notes what the client has already. False: the reply has failed.
   bool SkipFront() {
@@ -180,8 +177,7 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
   // The reading thread's.
   Utf8Pieces characters_;
   std::string text_;  // All of the reply so far.
-  size_t num_open_ = 0;
-  bool is_too_deep_ = false;
+  OpenBrackets brackets_;
   bool reads_parts_ = true;
   bool is_front_read_ = false;
   llama::ReadReply front_;

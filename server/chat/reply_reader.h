@@ -5,7 +5,7 @@
 //          something else. A reply that has not the form of its model (a call of a tool that is
 //          no JSON) is content as it is: the client sees what the model wrote, as it would have
 //          without tools.
-// Limits:  a reply with more than kMaxOpenBrackets brackets open is an error, for readers recurse.
+// Limits:  a reply with more than kMaxOpenBrackets brackets open is an error (open_brackets.h).
 // Threads: as TurnListener; none of its calls waits. Without a reader all text is content, and the
 //          writer is called at once. With one the writer is called on the threads of `run_later`,
 //          in order, by one at a time.
@@ -25,8 +25,6 @@
 #include "server/chat/reply_writer.h"
 
 namespace attndb::server {
-
-inline constexpr size_t kMaxOpenBrackets = 256;
 
 // 32 random letters and digits.
 std::string NewCallId();

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/chat/open_brackets.h"
 #include "server/json.h"
 
 namespace attndb::server {
