@@ -1,17 +1,20 @@
 #include "server/routes/stored_messages.h"
 
-#include <algorithm>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/batch/kept_text.h"
+#include "server/chat/stored_replies.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/error.h"
 #include "server/responses/items.h"
 #include "server/routes/responses.h"
 #include "server/routes/store_request.h"
+#include "server/routes/stored_calls.h"
 #include "server/routes/text_call.h"
 
 namespace attndb::server {
@@ -45,120 +48,118 @@ const char* NameOf(TextForm form) {
   return "unknown";
 }
 
-std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<uint64_t>(id)); }
+constexpr size_t kMessagesAtOnce = 16;  // Read before the work of other requests.
 
-constexpr int kMaxTurns = 1024;  // Earlier ones that are looked at.
-
-// Adds a message where the layout has none at its place.
-void AddWhereFree(const TextMessage& message, std::vector<TextMessage>* messages) {
-  const auto behind = std::ranges::find_if(
-      *messages, [&](const TextMessage& other) { return other.tokens.end > message.tokens.begin; });
-  const bool is_free = behind == messages->end() || behind->tokens.begin >= message.tokens.end;
-  if (is_free) messages->insert(behind, message);
-}
-
-// A reply that calls tools has no content in the prompts behind it, and no place in their layouts.
-// The turn that ended with this reply knows its place. Turns that are gone are left out.
-void AddCalls(const DB& db, ContextId before, uint64_t num_tokens, TextLayout* text) {
-  const bool has_results = std::ranges::any_of(
-      text->messages, [](const TextMessage& one) { return one.role == TextRole::kOther; });
-  if (!has_results) return;
-  for (int i = 0; i < kMaxTurns && before != ContextId::kNone; ++i) {
-    const Result<ContextInfo> turn = db.Describe(IdName(before));
-    if (!turn.ok() || turn->num_tokens > num_tokens) return;
-    const std::vector<TextMessage>& messages = turn->text_layout.messages;
-    if (!messages.empty() && messages.back().role == TextRole::kAssistant) {
-      AddWhereFree(messages.back(), &text->messages);
-    }
-    before = turn->continues;
-  }
-}
+struct StoredTalk {
+  KeptText kept;
+  std::string tools;  // As ChatOptions has them.
+};
 
 // The tokens of a context, and whose words they are. Those of a damaged context are read, too.
-Result<KeptText> TextOf(const Service& service, const std::string& tenant,
-                        const std::string& context) {
-  if (const auto unstored = service.conversations->UnstoredText(tenant, context)) return *unstored;
+Result<StoredTalk> TalkOf(const Service& service, const std::string& tenant,
+                          const std::string& context) {
+  StoredTalk talk;
+  KeptText& kept = talk.kept;
+  if (const auto unstored = service.conversations->UnstoredText(tenant, context)) {
+    kept = *unstored;
+    return talk;
+  }
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
   // By its id: the name may be given to another context between the two calls.
-  KeptText kept;
   ATTNDB_ASSIGN_OR_RETURN(kept.tokens, db.Tokens(IdName(info.id)));
   const ModelSpec& spec = service.engine->spec();
   if (info.fingerprint != spec.fingerprint) {  // The store says whose the context is.
     ATTNDB_RETURN_IF_ERROR(db.CreateSession(spec, kept.tokens, {.context = context}).status());
   }
   // It keeps its id when it grows.
-  if (info.num_tokens != kept.tokens.size()) return kept;
+  if (info.num_tokens != kept.tokens.size()) return talk;
   kept.text = info.text_layout;
-  AddCalls(db, info.continues, kept.tokens.size(), &kept.text);
-  return kept;
+  AddStoredCalls(db, info.continues, kept.tokens.size(), &kept.text);
+  talk.tools = ToolsOf(db, info.id, kept.text);
+  return talk;
 }
 
-// How replies of this model are read. Without a template, all of a reply is content.
-llama::ReplyForm FormOf(const Service& service) {
+// Returns how replies of this model are read. Without a template, all of a reply is content.
+llama::ReplyForm FormOf(const Service& service, const std::string& tools) {
   TextRequest question;
   question.messages.push_back({"user", "x"});
+  question.chat.tools = tools;
   PrepareChat(service, &question);
   Result<llama::RenderedPrompt> rendered = service.engine->Render(question.messages, question.chat);
   return rendered.ok() ? std::move(rendered->form) : llama::ReplyForm();
 }
 
-bool HasThoughts(const llama::ReplyForm& form, const std::string& reply) {
-  if (!form.can_think || form.parser.empty()) return false;
-  const auto has = [&reply](const std::string& mark) {
-    return !mark.empty() && reply.find(mark) != std::string::npos;
-  };
-  if (has(form.thinking_start)) return true;
-  return std::ranges::any_of(form.thinking_ends, has);
-}
+// An answer on its way. A conversation may have thousands of replies, and each takes time to be
+// read: after some of them, the work of other requests comes first.
+class MessagesAnswer : public std::enable_shared_from_this<MessagesAnswer> {
+ public:
+  MessagesAnswer(Service* service, Call call, std::string context)
+      : service_(service), call_(std::move(call)), context_(std::move(context)) {}
 
-// A reply whose thoughts can't be read is content, as the model wrote it.
-Result<Json> ReplyOf(const llama::LlamaEngine& engine, const llama::ReplyForm& form,
-                     std::span<const TokenId> tokens) {
-  Json message = {{"role", kAssistantRole}};
-  ATTNDB_ASSIGN_OR_RETURN(message["content"], engine.ReplyText(tokens));
-  ATTNDB_ASSIGN_OR_RETURN(const std::string whole, engine.Detokenize(tokens, true));
-  if (!HasThoughts(form, whole)) return message;
-  Result<llama::ReadReply> read = engine.ReadReplyText(form, whole, /*is_partial=*/false);
-  if (!read.ok()) read = engine.ReadReplyText(form, whole, /*is_partial=*/true);  // It was cut.
-  if (!read.ok() || read->reasoning.empty()) return message;
-  message["content"] = read->content;
-  message[kReasoning] = read->reasoning;
-  return message;
-}
+  void Begin() {
+    const Status status = Open();
+    if (!status.ok()) return AnswerCall(service_, call_, ErrorResponse(status));
+    if (replies_) return GoOn();
+    Send();
+  }
 
-Result<Json> MessagesIn(const Service& service, const Call& call, const KeptText& kept) {
-  const llama::ReplyForm form = FormOf(service);
-  Json messages = Json::array();
-  for (const TextMessage& message : kept.text.messages) {
-    ATTNDB_RETURN_IF_ERROR(CheckAwaited(service, call));
-    const auto [begin, end] = message.tokens;
-    const auto tokens = std::span(kept.tokens).subspan(begin, end - begin);
-    if (message.role == TextRole::kAssistant) {
-      ATTNDB_ASSIGN_OR_RETURN(Json reply, ReplyOf(*service.engine, form, tokens));
-      messages.push_back(std::move(reply));
-      continue;
+ private:
+  // Reads the context. A response's own record has all of its messages: none is left to read then.
+  Status Open() {
+    const std::string& tenant = call_.rules.tenant;
+    ATTNDB_ASSIGN_OR_RETURN(StoredTalk talk, TalkOf(*service_, tenant, context_));
+    kept_ = std::move(talk.kept);
+    json_ = {{"context", context_},
+             {"num_tokens", kept_.tokens.size()},
+             {"form", NameOf(kept_.text.form)},
+             {"messages", Json::array()}};
+    const Result<ChatMessages> recorded = ConversationOf(*service_, tenant, context_);
+    if (recorded.ok()) {
+      json_["messages"] = JsonOfMessages(*recorded);
+    } else {
+      llama::ReplyForm form = FormOf(*service_, talk.tools);
+      AddWrittenCalls(*service_->engine, form, &kept_);
+      replies_.emplace(service_->engine, std::move(form), !talk.tools.empty());
     }
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, service.engine->Detokenize(tokens));
-    messages.push_back({{"role", NameOf(message.role)}, {"content", text}});
+    return Status::Ok();
   }
-  return messages;
-}
 
-Result<Json> Messages(const Service& service, const Call& call, const std::string& context) {
-  const std::string& tenant = call.rules.tenant;
-  ATTNDB_ASSIGN_OR_RETURN(const KeptText kept, TextOf(service, tenant, context));
-  Json json = {
-      {"context", context}, {"num_tokens", kept.tokens.size()}, {"form", NameOf(kept.text.form)}};
-  // A response's own record has its tool calls, too.
-  const Result<ChatMessages> recorded = ConversationOf(service, tenant, context);
-  if (recorded.ok()) {
-    json["messages"] = JsonOfMessages(*recorded);
-  } else {
-    ATTNDB_ASSIGN_OR_RETURN(json["messages"], MessagesIn(service, call, kept));
+  void Send() { AnswerCall(service_, call_, Result<Json>(std::move(json_))); }
+
+  void GoOn() {
+    const std::vector<TextMessage>& messages = kept_.text.messages;
+    for (size_t i = 0; i < kMessagesAtOnce && num_read_ < messages.size(); ++i, ++num_read_) {
+      const Status status = Add(messages[num_read_]);
+      if (!status.ok()) return AnswerCall(service_, call_, ErrorResponse(status));
+    }
+    if (num_read_ == messages.size()) return Send();
+    service_->run_later(call_, [self = shared_from_this()] { self->GoOn(); });
   }
-  return json;
-}
+
+  Status Add(const TextMessage& message) {
+    ATTNDB_RETURN_IF_ERROR(CheckAwaited(*service_, call_));
+    const auto [begin, end] = message.tokens;
+    const auto tokens = std::span(kept_.tokens).subspan(begin, end - begin);
+    Json& list = json_["messages"];
+    if (message.role == TextRole::kAssistant) {
+      ATTNDB_ASSIGN_OR_RETURN(Json reply, replies_->Read(tokens));
+      list.push_back(std::move(reply));
+    } else {
+      ATTNDB_ASSIGN_OR_RETURN(const std::string text, service_->engine->Detokenize(tokens));
+      list.push_back({{"role", NameOf(message.role)}, {"content", text}});
+    }
+    return Status::Ok();
+  }
+
+  Service* const service_;
+  const Call call_;
+  const std::string context_;
+  KeptText kept_;
+  std::optional<StoredReplies> replies_;
+  size_t num_read_ = 0;
+  Json json_;
+};
 
 }  // namespace
 
@@ -169,9 +170,8 @@ void AnswerStoredMessages(Service* service, Call call) {
     const Result<StoredTextRequest> asked = ParseStoredText(*body);
     if (!asked.ok()) return AnswerCall(service, call, ErrorResponse(asked.status()));
     const std::string context = asked->context;
-    RunWhenStored(service, call, context, [service, call, context] {
-      AnswerCall(service, call, Messages(*service, call, context));
-    });
+    const auto answer = std::make_shared<MessagesAnswer>(service, WithoutRequest(call), context);
+    RunWhenStored(service, call, context, [answer] { answer->Begin(); });
   });
 }
 

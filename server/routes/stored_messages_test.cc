@@ -20,6 +20,8 @@
 #include "engines/llama/prompt_layout.h"
 #include "server/batch/prompts.h"
 #include "server/batch/turn_id.h"
+#include "server/chat/open_brackets.h"
+#include "server/chat/tools_note.h"
 #include "server/json.h"
 #include "server/routes/routes_test_util.h"
 #include "testing/matchers.h"
@@ -66,18 +68,22 @@ class StoredMessagesTest : public ::testing::Test {
     ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start, conversations_->Start(tenant_, turn, "full"));
     ATTNDB_ASSERT_OK(engine_->Prefill(start.session, start.rest));
     llama::AddReply({prompt.tokens.size(), turn.size()}, &prompt.text);
-    conversations_->Keep(tenant_, name, std::move(start.session), turn, std::nullopt, prompt.text);
+    conversations_->Keep(tenant_, name, std::move(start.session), turn,
+                         StoreOptions{.note = NoteOfTools(options.tools)}, prompt.text);
   }
   Response Ask(const Json& body, const std::string& tenant = TenantRules().tenant) {
+    return Begin(ToText(body), tenant)->sent;
+  }
+  std::shared_ptr<KeepingResponder> Begin(const std::string& body, const std::string& tenant) {
     const auto request = std::make_shared<server::Request>();
-    request->body = ToText(body);
+    request->body = body;
     const auto responder = std::make_shared<KeepingResponder>();
     Call call;
     call.request = request;
     call.responder = responder;
     call.rules.tenant = tenant;
     AnswerStoredMessages(&service_, std::move(call));
-    return responder->sent;
+    return responder;
   }
 
   const std::string tenant_ = TenantRules().tenant;
@@ -119,27 +125,148 @@ TEST_F(StoredMessagesTest, AreThoseOfTheConversationAndWhatWasThoughtIsApart) {
 class StoredCallsTest : public StoredMessagesTest {
  protected:
   void SetUp() override { Open(llama::kToolTemplate); }
+
+  // Keeps a turn that answers a question by `said`, which calls get_weather, and a turn that gets
+  // the result. Returns the messages of the second.
+  Json MessagesOf(const std::string& content, const std::string& said,
+                  const llama::ChatOptions& first, const llama::ChatOptions& second) {
+    std::vector<llama::ChatMessage> messages = {{"user", "How is the weather in Oslo?"}};
+    Keep("", messages, said, first);
+    conversations_->WaitForStores();
+    messages.push_back({"assistant", content,
+                        R"({"tool_calls": [{"id": "c", "type": "function", "function":
+                            {"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}]})"});
+    messages.push_back({"tool", "It rains.", R"({"tool_call_id": "c"})"});
+    Keep("turn-wet", messages, "Wet.", second);
+    return MessagesIn("turn-wet");
+  }
+  // The same tools, in a text that is too long for a note.
+  llama::ChatOptions WithLongTools() const {
+    llama::ChatOptions options = tools_;
+    options.tools.insert(options.tools.size() - 1, std::string(kMaxNotedTools, ' '));
+    return options;
+  }
+  Json MessagesIn(const std::string& context) {
+    conversations_->WaitForStores();
+    const Result<Json> json = ParseJson(Ask({{"context", context}}).body);
+    EXPECT_THAT(json, ::attndb::test::IsOk());
+    return json.ok() ? (*json)["messages"] : Json();
+  }
+
+  const std::string call_ =
+      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n"
+      "</tool_call>";
+  const llama::ChatOptions tools_ = {.tools = llama::TwoTools()};
+  const Json question_ = {{"role", "user"}, {"content", "How is the weather in Oslo?"}};
+  const Json result_ = {{"role", "tool"}, {"content", "It rains."}};
+  const Json answer_ = {{"role", "assistant"}, {"content", "Wet."}};
+  const Json called_ = {
+      {"role", "assistant"},
+      {"content", ""},
+      {"tool_calls",
+       {{{"type", "function"},
+         {"function", {{"name", "get_weather"}, {"arguments", "{\"city\": \"Oslo\"}"}}}}}}};
 };
 
-TEST_F(StoredCallsTest, ACallIsWhatTheModelWroteInLaterTurnsToo) {
-  const std::string said =
-      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
-  const llama::ChatOptions options = {.tools = llama::TwoTools()};
-  std::vector<llama::ChatMessage> messages = {{"user", "How is the weather in Oslo?"}};
-  Keep("", messages, said, options);
+TEST_F(StoredCallsTest, ACallIsACallInLaterTurnsToo) {
+  const Json messages = MessagesOf("", call_, tools_, tools_);
+  EXPECT_EQ(messages, Json::array({question_, called_, result_, answer_})) << messages;
+}
+
+TEST_F(StoredCallsTest, ATurnWithoutANoteHasTheToolsOfTheTurnBeforeIt) {
+  const Json messages = MessagesOf("", call_, tools_, WithLongTools());
+  EXPECT_EQ(messages, Json::array({question_, called_, result_, answer_})) << messages;
+}
+
+TEST_F(StoredCallsTest, ACallBehindWordsIsACall) {
+  Json called = called_;
+  called["content"] = "Let me look.";
+  // The template writes these as the model did, and otherwise.
+  for (const char* const between : {"", "\n"}) {
+    const Json messages =
+        MessagesOf("Let me look.", "Let me look." + (between + call_), tools_, tools_);
+    EXPECT_EQ(messages, Json::array({question_, called, result_, answer_})) << messages;
+    ATTNDB_ASSERT_OK(db_->Drop("turn-wet"));
+  }
+}
+
+// Another server ran the turns before, or they have expired.
+TEST_F(StoredCallsTest, CallsOfTurnsThatAreNotStoredAreCalls) {
+  const std::string more = R"({"tool_calls": [{"id": "c", "type": "function", "function":
+                               {"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}]})";
+  const std::string id = R"({"tool_call_id": "c"})";
+  const llama::ChatMessage question = {"user", "How is the weather in Oslo?"};
+  Keep("turn-moved",
+       {question,
+        {"assistant", "", more},
+        {"tool", "It rains.", id},
+        {"tool", "It rains.", id},
+        {"assistant", "Let me look.", more},
+        {"tool", "It rains.", id}},
+       "Wet.", tools_);
+  Json looks = called_;
+  looks["content"] = "Let me look.";
+  const Json messages = MessagesIn("turn-moved");
+  EXPECT_EQ(messages, Json::array({question_, called_, result_, result_, looks, result_, answer_}))
+      << messages;
+}
+
+TEST_F(StoredCallsTest, WithoutTheToolsACallIsWhatTheModelWrote) {
+  Json said = answer_;
+  said["content"] = call_;
+  const Json messages = MessagesOf("", call_, WithLongTools(), WithLongTools());
+  EXPECT_EQ(messages, Json::array({question_, said, result_, answer_})) << messages;
+}
+
+TEST_F(StoredCallsTest, ACallThatCannotBeReadIsWhatTheModelWrote) {
+  const std::string deep = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": " +
+                           std::string(kMaxOpenBrackets, '[') + std::string(kMaxOpenBrackets, ']') +
+                           "}}\n</tool_call>";
+  int num = 0;
+  for (const std::string& said :
+       {call_.substr(0, call_.size() - 20), call_.substr(0, 14) + "{]" + call_.substr(14), deep,
+        std::string("Wet {[ <tool_call>")}) {
+    const std::string name = "turn-odd-" + std::to_string(num++);
+    Keep(name, {{"user", "Hi"}}, said, tools_);
+    const Json messages = MessagesIn(name);
+    ASSERT_EQ(messages.size(), 2) << messages;
+    EXPECT_EQ(messages[1], Json({{"role", "assistant"}, {"content", said}}));
+  }
+}
+
+// The routes' threads are few, and a conversation may be long.
+TEST_F(StoredCallsTest, TheWorkOfOthersComesBetweenTheRepliesOfALongConversation) {
+  std::vector<llama::ChatMessage> messages;
+  for (int i = 0; i < 40; ++i) {
+    messages.push_back({"user", "Hi"});
+    messages.push_back({"assistant", "Hello."});
+  }
+  messages.push_back({"user", "Bye"});
+  Keep("turn-long", messages, call_, tools_);
   conversations_->WaitForStores();
-  messages.push_back({"assistant", "",
-                      R"({"tool_calls": [{"id": "c", "type": "function", "function":
-                          {"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}]})"});
-  messages.push_back({"tool", "It rains.", R"({"tool_call_id": "c"})"});
-  Keep("turn-wet", messages, "Wet.", options);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(Ask({{"context", "turn-wet"}}).body));
-  EXPECT_EQ(json["messages"],
-            Json::array({{{"role", "user"}, {"content", "How is the weather in Oslo?"}},
-                         {{"role", "assistant"}, {"content", said}},
-                         {{"role", "tool"}, {"content", "It rains."}},
-                         {{"role", "assistant"}, {"content", "Wet."}}}))
-      << json;
+  std::vector<std::function<void()>> waiting;
+  service_.run_later = [&waiting](const Call&, const std::function<void()>& work) {
+    waiting.push_back(work);
+  };
+  const std::shared_ptr<KeepingResponder> responder = Begin(R"({"context": "turn-long"})", tenant_);
+  int num_steps = 0;
+  while (!waiting.empty()) {
+    EXPECT_EQ(waiting.size(), 1);
+    EXPECT_EQ(responder->sent.body, "");
+    const std::function<void()> work = std::exchange(waiting, {})[0];
+    work();
+    ++num_steps;
+  }
+  EXPECT_GE(num_steps, 82 / 16);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(responder->sent.body));
+  ASSERT_EQ(json["messages"].size(), 82);
+  EXPECT_EQ(json["messages"].back(), called_);
+}
+
+TEST_F(StoredCallsTest, ADeepBodyIsRefused) {
+  const auto responder = Begin("{\"context\": " + std::string(100'000, '[') + "}", tenant_);
+  EXPECT_EQ(responder->sent.status, 400);
+  EXPECT_NE(responder->sent.body.find("invalid_request_error"), std::string::npos);
 }
 
 TEST_F(StoredMessagesTest, AreTheTenantsAlone) {

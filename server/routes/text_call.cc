@@ -14,6 +14,7 @@
 #include "server/batch/turn_id.h"
 #include "server/batch/turn_title.h"
 #include "server/chat/reply_reader.h"
+#include "server/chat/tools_note.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
 #include "server/routes/counted_answer.h"
@@ -432,8 +433,10 @@ class TextCall {
       request.note = [reply, note = interface_.note](const TurnEnd& end) {
         return note(reply->start, end, reply->text);
       };
-      if (!request.store) request.store = Life();
+    } else if (std::string note = NoteOfTools(asked_.chat.tools); !note.empty()) {
+      request.note = [note = std::move(note)](const TurnEnd&) { return note; };
     }
+    if (request.note && !request.store) request.store = Life();
     auto listener = std::make_shared<CountedAnswer>(service_->metrics, std::move(answer),
                                                     std::move(reading), std::move(reply), is_first);
     auto turn = std::make_shared<Turn>(std::move(request), std::move(session), std::move(rest),
