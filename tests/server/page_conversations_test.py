@@ -4,11 +4,15 @@ reload and after a restart of the server, and deletes them.
 Method: Debian's Chromium, headless, on the real server and model, by the keyboard.
 """
 
+import json
+
 import pytest
+from openai import OpenAI
 from selenium.webdriver.common.keys import Keys
 
 from browser import new_page, shares
-from server_case import CAPITAL, HttpError, Server
+from server_case import CAPITAL, CONTEXT_HEADER, WAIT, HttpError, Server, user
+from tools_test import CALLS, TEMPLATE, TOOLS, named
 
 
 def converse(page, server, *questions):
@@ -118,6 +122,35 @@ class TestConversations:
         assert page.text("#log .call pre") == '{\n  "place": "Oslo"\n}'
         assert page.text("#log .tool .text") == "<b>Rain</b>"
         assert not page.find("#log .tool .text").is_displayed(), "results are folded"
+
+    def test_shows_the_calls_of_a_chat_of_another_client(self, folder):
+        with (Server(folder / "store", "--chat-template", TEMPLATE) as server,
+              OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT,
+                     max_retries=0) as client):
+            messages = [user("When does the ferry leave?")]
+            fields = {"model": "smollm2", "temperature": 0, "max_tokens": 80, **CALLS}
+            for name, result in (("ferry", "<b>at nine</b>"), ("weather", "rain")):
+                said = client.chat.completions.create(messages=messages, tool_choice=named(name),
+                                                      **fields).choices[0].message
+                messages += [said, {"role": "tool", "content": result,
+                                    "tool_call_id": said.tool_calls[0].id}]
+            raw = client.chat.completions.with_raw_response.create(
+                model="smollm2", messages=messages, tools=TOOLS, temperature=0, max_tokens=8)
+            given = [call.function.arguments for said in messages[1::2] for call in said.tool_calls]
+            context = raw.headers[CONTEXT_HEADER]
+            server.wait_until_durable(context)
+            with new_page(f"{server.url}/#{context}") as page:
+                page.wait_for(lambda: len(page.all("#log .call")) == 2, "both calls are there")
+                names = [code.text for code in page.all("#log .call p code")]
+                assert names == ["ferry", "weather"]
+                shown = [pre.text for pre in page.all("#log .call pre")]
+                assert [json.loads(text) for text in shown] == [json.loads(text) for text in given]
+                texts = page.js("return [...document.querySelectorAll('#log .assistant > .text')]"
+                                ".map((one) => one.textContent)")
+                assert texts[:2] == ["", ""], "the calls alone are shown"
+                results = page.js("return [...document.querySelectorAll('#log .tool .text')]"
+                                  ".map((one) => one.textContent)")
+                assert results == ["<b>at nine</b>", "rain"]
 
     def test_a_narrow_window_has_one_column(self, page):
         def places():
