@@ -81,6 +81,11 @@ Status ChatTemplate::Check() const {
   return Apply(std::span(&message, 1)).status();
 }
 
+Result<std::map<std::string, bool>> ChatTemplate::Caps() const {
+  if (text_.source.empty()) return Status::Unsupported("the model file has no chat template");
+  return renderer_->Caps();
+}
+
 int64_t ChatTemplate::ChatTime() const { return has_clock_ ? clock_() : 0; }
 
 Result<std::string> ChatTemplate::Apply(std::span<const ChatMessage> messages, int64_t now) const {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,8 @@ class ChatTemplate {
   bool IsKnown() const;
   // Sees that the template can be parsed. Errors: kInvalidArgument, with the place.
   Status Check() const;
+  // LlamaEngine::ChatTemplateCaps.
+  Result<std::map<std::string, bool>> Caps() const;
 
   // `now`: the time that the template sees; 0 is the clock's, as of all calls here.
   Result<std::string> Apply(std::span<const ChatMessage> messages, int64_t now = 0) const;

@@ -7,17 +7,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "testing/matchers.h"
+#include "testing/temp_dir.h"
 
 namespace attndb::llama {
 namespace {
 
 using ::attndb::test::FailsWith;
+using ::testing::_;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class ChatTemplateTest : public ::testing::Test {
  protected:
@@ -106,6 +114,78 @@ TEST(OtherChatTemplateTest, ReplacesTheFilesOwn) {
 TEST(OtherChatTemplateTest, OneThatCantBeParsedIsNamedAtOpen) {
   EXPECT_THAT(OpenWithTemplate("fine\nfine\n{% if x %}"),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("can't be parsed")));
+}
+
+// The file's own template is no reason to refuse the model: completions need none.
+TEST(OwnChatTemplateTest, AModelOpensWhoseTemplateCantBeParsed) {
+  const ::attndb::test::TempDir directory;
+  for (const auto& [source, is_right] :
+       {std::pair("{{ messages[0].content }}", true), std::pair("fine\n{% if x %}", false)}) {
+    WriteModelWithTemplate(source, directory.File("model.gguf"));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const LlamaEngine engine,
+        LlamaEngine::Open(directory.File("model.gguf"), TinyOptions(HookVariant::kRewrite)));
+    if (is_right) {
+      ATTNDB_EXPECT_OK(engine.CheckChatTemplate());
+      continue;
+    }
+    const auto names_it = FailsWith(StatusCode::kInvalidArgument, HasSubstr("can't be parsed"));
+    EXPECT_THAT(engine.CheckChatTemplate(), names_it);
+    EXPECT_THAT(engine.ChatTemplateCaps(), names_it);
+    EXPECT_THAT(engine.Render(std::vector<ChatMessage>{{"user", "Hello"}}), names_it);
+    EXPECT_FALSE(engine.KnowsChatTemplate());
+  }
+}
+
+TEST(OwnChatTemplateTest, SaysWhatItCanShow) {
+  const std::string plain = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine, OpenWithTemplate(plain));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto caps, engine.ChatTemplateCaps());
+  EXPECT_THAT(caps, Contains(Pair("supports_system_role", true)));
+  EXPECT_THAT(caps, Contains(Pair("supports_tools", false)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const LlamaEngine with_tools,
+      OpenWithTemplate("{% for t in tools %}{{ t | tojson }}{% endfor %}" + plain));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto more, with_tools.ChatTemplateCaps());
+  EXPECT_THAT(more, Contains(Pair("supports_tools", true)));
+}
+
+// An attndb that was built on a llama.cpp without `common`.
+class WithoutChatProgramTest : public ::testing::Test {
+ protected:
+  // NOLINTBEGIN(concurrency-mt-unsafe): one thread.
+  void SetUp() override { setenv("ATTNDB_CHAT_PROGRAM", "", /*overwrite=*/1); }
+  void TearDown() override { unsetenv("ATTNDB_CHAT_PROGRAM"); }
+  // NOLINTEND(concurrency-mt-unsafe)
+};
+
+TEST_F(WithoutChatProgramTest, CommonTemplatesWorkAndTheRestIsRefusedByName) {
+  const auto names_it = FailsWith(StatusCode::kUnsupported, HasSubstr("attndb-chat"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine,
+                              LlamaEngine::Open("smollm2", {.num_threads = 1}));
+  ATTNDB_EXPECT_OK(engine.CheckChatTemplate());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto ids, engine.FirstTurn("Be.", "Hello"));
+  EXPECT_EQ(*engine.Detokenize(ids, true),
+            "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  const std::vector<ChatMessage> chat = {{"user", "Hello"}};
+  ATTNDB_EXPECT_OK(engine.Render(chat));
+  EXPECT_THAT(engine.Render(chat, {.tools = "[]"}), names_it);
+  EXPECT_THAT(engine.ChatTemplateCaps(), names_it);
+  EXPECT_THAT(engine.GrammarOfSchema("{}"), names_it);
+  EXPECT_THAT(engine.CheckGrammar({.grammar = "root ::= [a-z]", .triggers = {}, .before = ""}),
+              names_it);
+  EXPECT_THAT(OpenWithTemplate("[{{ messages[0].content }}]"), names_it);
+}
+
+TEST_F(WithoutChatProgramTest, AModelOpensWhoseTemplateIsNotCommon) {
+  const ::attndb::test::TempDir directory;
+  WriteModelWithTemplate("[{{ messages[0].content }}]", directory.File("model.gguf"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const LlamaEngine engine,
+      LlamaEngine::Open(directory.File("model.gguf"), TinyOptions(HookVariant::kRewrite)));
+  EXPECT_THAT(engine.CheckChatTemplate(),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("attndb-chat")));
 }
 
 TEST(OtherChatTemplateTest, DocumentsThatDoNotComeOutAsTheyAreAreRefused) {

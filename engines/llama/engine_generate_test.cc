@@ -214,6 +214,18 @@ TEST_F(EngineGenerateTest, TokensComeWithTheirLogProbabilities) {
   EXPECT_EQ(text, generation.text);
 }
 
+TEST_F(EngineGenerateTest, IdsComeWithoutChances) {
+  const auto [generation, replied] =
+      ReplyTo("What is the capital of France?",
+              {.max_tokens = 5, .chances = {.num_likeliest = 2, .ids_only = true}});
+  ASSERT_EQ(replied.size(), 5u);
+  for (size_t i = 0; i < replied.size(); ++i) {
+    EXPECT_EQ(replied[i].token, generation.tokens[i]);
+    EXPECT_EQ(replied[i].chance, 0);
+    EXPECT_TRUE(replied[i].likeliest.empty());
+  }
+}
+
 TEST_F(EngineGenerateTest, TheEndOfTheModelIsNamedAmongTheLikeliest) {
   const auto [generation, replied] =
       ReplyTo("What is the capital of France?",

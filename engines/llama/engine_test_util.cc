@@ -29,6 +29,14 @@ void WriteTinyModel(const std::string& kind,
   std::ofstream(path, std::ios::binary) << parts.Bytes();
 }
 
+void WriteModelWithTemplate(const std::string& chat_template, const std::string& path) {
+  const Result<GgufFile> file = GgufFile::Open(TinyModel("llama_bpe"));
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GgufParts parts = GgufParts::Of(*file);
+  parts.Set("tokenizer.chat_template", GgufText(chat_template));
+  std::ofstream(path, std::ios::binary) << parts.Bytes();
+}
+
 std::string ArchModels() { return ATTNDB_ARCH_MODELS; }
 
 std::string TestText() {

@@ -36,6 +36,9 @@ void WriteTinyModel(const std::string& kind,
                     const std::vector<std::pair<std::string, uint32_t>>& keys,
                     const std::string& path);
 
+// Writes the tiny model "llama_bpe" to `path`, with this chat template of its own.
+void WriteModelWithTemplate(const std::string& chat_template, const std::string& path);
+
 // The folder that scripts/make_arch_models.py fills; a test's fixture runs it.
 std::string ArchModels();
 

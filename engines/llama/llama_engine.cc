@@ -51,6 +51,14 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
   return impl_->chat->Apply(messages);
 }
 
+Status LlamaEngine::CheckChatTemplate() const {
+  return impl_->info.has_chat_template ? impl_->chat->Check() : Status::Ok();
+}
+
+Result<std::map<std::string, bool>> LlamaEngine::ChatTemplateCaps() const {
+  return impl_->chat->Caps();
+}
+
 bool LlamaEngine::KnowsChatTemplate() const { return impl_->chat->IsKnown(); }
 int64_t LlamaEngine::ChatTime() const { return impl_->chat->ChatTime(); }
 
@@ -198,6 +206,11 @@ Result<Generation> LlamaEngine::Generate(Session& session, std::span<const Token
 
 Result<std::unique_ptr<Reply>> LlamaEngine::BeginReply(const GenerateOptions& options) const {
   return impl_->BeginReply(options);
+}
+
+std::shared_ptr<const PreparedReply> LlamaEngine::PrepareReply(
+    const GenerateOptions& options) const {
+  return llama::PrepareReply(options, *impl_->tokenizer);
 }
 
 Status LlamaEngine::CheckGrammar(const ReplyConstraint& constraint) const {

@@ -19,16 +19,18 @@
 //          num_threads threads, and what Session::Append and Attend cost; no call waits for a
 //          Store, a merge or a build, but where a plan says await=1.
 // Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
-//          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, Join,
-//          Follow, LeftOut, the prompts, BeginReply, CheckGrammar, IsEndOfGeneration,
-//          EmbedderBytes. OpenEmbedder may be called beside all of these, by one thread at a time.
-//          The sessions of a call are used by llama.cpp's threads inside it.
+//          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate,
+//          CheckChatTemplate, ChatTemplateCaps, Join,
+//          Follow, LeftOut, the prompts, PrepareReply, BeginReply, CheckGrammar,
+//          IsEndOfGeneration, EmbedderBytes. OpenEmbedder may be called beside all of these, by one
+//          thread at a time. The sessions of a call are used by llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -225,6 +227,8 @@ struct ChanceOptions {
   // False: log-probabilities of the model itself, whatever the sampler's options. True:
   // probabilities of the draw, after all samplers; tokens that could not be drawn are left out.
   bool after_samplers = false;
+  // Only the ids of tokens are wanted: no chances are computed.
+  bool ids_only = false;
 };
 
 // A token that could have come.
@@ -263,6 +267,8 @@ struct ThinkingOptions {
   std::string message;                 // A thinking that is too long ends with this text.
 };
 
+struct PreparedReply;  // reply.h
+
 struct GenerateOptions {
   uint32_t max_tokens = 256;
   std::vector<std::string> stop;  // The text ends before the first of these.
@@ -279,6 +285,9 @@ struct GenerateOptions {
   std::function<void(std::vector<ReplyToken> tokens)> on_tokens;
   ChanceOptions chances;  // For on_tokens.
   PrefillOptions prefill;
+  // What LlamaEngine::PrepareReply made of these options, but for the functions. Null: BeginReply
+  // prepares the reply itself.
+  std::shared_ptr<const PreparedReply> prepared;
 };
 
 enum class FinishReason : uint8_t {
@@ -462,6 +471,13 @@ class LlamaEngine {
   // Errors: kUnsupported (none, or unknown to llama.cpp).
   Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages) const;
 
+  // Sees that the chat template can be parsed. Ok: also where the model has none.
+  // Errors: kInvalidArgument (llama.cpp's words, with the place); kUnsupported (llama.cpp has no
+  //         form of the template, and attndb-chat is not there); kResourceExhausted; kIoError.
+  Status CheckChatTemplate() const;
+  // What the chat template can show, by llama.cpp's names: "supports_tools" and others.
+  // Errors: as CheckChatTemplate; kUnsupported also without a template, or without attndb-chat.
+  Result<std::map<std::string, bool>> ChatTemplateCaps() const;
   // Whether the model's chat template can be applied. The first call starts attndb-chat.
   bool KnowsChatTemplate() const;
   // The time of a chat that begins now, for ChatOptions::now, `now` below, and
@@ -577,6 +593,9 @@ class LlamaEngine {
   //         kUnsupported (a grammar, without attndb-chat or without a tokenizer); kIoError (no
   //         process for a grammar).
   Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& options) const;
+  // Tokenizes what replies under these options need, for GenerateOptions::prepared: once for many
+  // replies, on a thread that has time for it.
+  std::shared_ptr<const PreparedReply> PrepareReply(const GenerateOptions& options) const;
   // Whether a reply can be held to a grammar: compiles it in a process of its own, and waits.
   // Errors: as BeginReply; also kInvalidArgument (llama.cpp can't compile it: its words, with the
   //         place; it does not take the text before the reply); kResourceExhausted (limits).

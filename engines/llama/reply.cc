@@ -34,7 +34,6 @@ std::optional<ThinkingTracker> TrackerFor(const GenerateOptions& options,
   const ThinkingOptions& thinking = options.thinking;
   const bool is_lazy = options.constraint && options.constraint->is_lazy;
   if (thinking.start.empty() || thinking.ends.empty() || !tokenizer.present()) return std::nullopt;
-  if (!thinking.max_tokens && !is_lazy) return std::nullopt;
   // A grammar that is in force from the first token on has the thinking in front, or takes the mark
   // as a text.
   ThinkingTracker tracker({.start = thinking.start,
@@ -53,18 +52,35 @@ std::optional<ThinkingTracker> TrackerFor(const GenerateOptions& options,
 
 }  // namespace
 
+std::shared_ptr<const PreparedReply> PrepareReply(const GenerateOptions& options,
+                                                  const Tokenizer& tokenizer) {
+  std::unordered_set<TokenId> shown;
+  for (const std::string& name : options.shown_tokens) {
+    const auto tokens = tokenizer.Tokenize(name, /*add_special=*/false, /*parse_special=*/true);
+    if (tokens.ok() && tokens->size() == 1) shown.insert(tokens->front());
+  }
+  return std::make_shared<const PreparedReply>(
+      PreparedReply{.thinking = TrackerFor(options, tokenizer), .shown = std::move(shown)});
+}
+
 Reply::Reply(GenerateOptions options, const Tokenizer* tokenizer, TokenSampler sampler,
              std::unique_ptr<GrammarJob> grammar)
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       sampler_(std::move(sampler)),
       grammar_(std::move(grammar)),
-      thinking_(TrackerFor(options_, *tokenizer)),
-      stream_(options_.stop) {
-  for (const std::string& name : options_.shown_tokens) {
-    const auto tokens = tokenizer_->Tokenize(name, /*add_special=*/false, /*parse_special=*/true);
-    if (tokens.ok() && tokens->size() == 1) shown_.insert(tokens->front());
-  }
+      prepared_(options_.prepared != nullptr ? options_.prepared
+                                             : PrepareReply(options_, *tokenizer)),
+      thinking_(prepared_->thinking),
+      stream_(options_.stop) {}
+
+void Reply::EndThinking() {
+  if (thinking_) thinking_->End();
+}
+
+std::optional<uint64_t> Reply::num_thinking_tokens() const {
+  if (!thinking_) return std::nullopt;
+  return thinking_->num_thinking_tokens();
 }
 
 void Reply::SeePrompt(std::span<const TokenId> tokens) {
@@ -124,7 +140,10 @@ Result<TokenId> Reply::Chosen(const GrammarVerdict& verdict) {
 }
 
 std::optional<FinishReason> Reply::Take(TokenId token, std::span<const float> logits) {
-  if (!options_.ignore_end && tokenizer_->IsEndOfGeneration(token)) return FinishReason::kEnd;
+  if (!options_.ignore_end && tokenizer_->IsEndOfGeneration(token)) {
+    end_token_ = token;
+    return FinishReason::kEnd;
+  }
   const std::string piece = PieceOf(token);
   if (options_.on_tokens) Note(token, piece, logits);
   sampler_.Accept(token);
@@ -147,13 +166,16 @@ void Reply::Follow(TokenId token) {
 
 std::string Reply::PieceOf(TokenId token) const {
   if (!tokenizer_->present()) return "";
-  return tokenizer_->Piece(token, shown_.contains(token));
+  return tokenizer_->Piece(token, prepared_->shown.contains(token));
 }
 
 void Reply::Note(TokenId token, std::string piece, std::span<const float> logits) {
-  const auto& [num_likeliest, after_samplers] = options_.chances;
-  const TokenChances chances = after_samplers ? sampler_.Chances(token, num_likeliest)
-                                              : LogChances(logits, token, num_likeliest);
+  const auto& [num_likeliest, after_samplers, ids_only] = options_.chances;
+  TokenChances chances;
+  if (!ids_only) {
+    chances = after_samplers ? sampler_.Chances(token, num_likeliest)
+                             : LogChances(logits, token, num_likeliest);
+  }
   ReplyToken noted = {.token = token, .chance = chances.chosen, .text = std::move(piece)};
   for (const TokenChance& chance : chances.likeliest) noted.likeliest.push_back(Likely(chance));
   noted_.Add(std::move(noted));

@@ -50,6 +50,16 @@ struct ReplyStep {
   std::optional<FinishReason> finish;  // Once it is settled: why the reply ends, if it does.
 };
 
+// What a reply needs of its options, in tokens.
+struct PreparedReply {
+  std::optional<ThinkingTracker> thinking;  // nullopt: nobody knows how the model marks it.
+  std::unordered_set<TokenId> shown;        // Control tokens that are part of the text.
+};
+
+// LlamaEngine::PrepareReply.
+std::shared_ptr<const PreparedReply> PrepareReply(const GenerateOptions& options,
+                                                  const Tokenizer& tokenizer);
+
 class Reply {
  public:
   // LlamaEngine::BeginReply calls this. `tokenizer` outlives it. `grammar`: the process of
@@ -78,6 +88,12 @@ class Reply {
   // Without the end-of-generation token.
   const std::vector<TokenId>& tokens() const { return tokens_; }
   const GenerateOptions& options() const { return options_; }
+  // The token by which the model ended it; nullopt: it ended otherwise, or has not ended.
+  std::optional<TokenId> end_token() const { return end_token_; }
+  // Ends the model's thinking before the next token, if it is thinking.
+  void EndThinking();
+  // The tokens that are thinking; nullopt: nobody knows how the model marks it.
+  std::optional<uint64_t> num_thinking_tokens() const;
   // The stop string that ended it; empty: it ended otherwise, or has not ended.
   const std::string& stop() const { return stream_.stop(); }
 
@@ -104,9 +120,10 @@ class Reply {
   const Tokenizer* const tokenizer_;
   TokenSampler sampler_;
   const std::unique_ptr<GrammarJob> grammar_;  // Null: a reply is any text.
-  std::unordered_set<TokenId> shown_;          // Control tokens that are part of the text.
-  bool in_force_ = false;                      // The last answer of a lazy grammar.
-  std::optional<ThinkingTracker> thinking_;    // nullopt: it does not matter.
+  const std::shared_ptr<const PreparedReply> prepared_;
+  bool in_force_ = false;                    // The last answer of a lazy grammar.
+  std::optional<ThinkingTracker> thinking_;  // nullopt: as PreparedReply::thinking.
+  std::optional<TokenId> end_token_;
   // Under a grammar: the logits of the next token, and the token that it is asked about.
   std::vector<float> logits_;
   TokenId proposed_ = 0;

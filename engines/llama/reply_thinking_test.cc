@@ -129,6 +129,47 @@ TEST_F(ReplyThinkingTest, WithoutABudgetNothingIsForced) {
   EXPECT_EQ(reply_->Finish(), " so so so");
 }
 
+TEST_F(ReplyThinkingTest, ItsTokensAreCounted) {
+  Begin(Thinking(3, " Stop."));
+  const size_t num_message = TokensOf(" Stop.").size();
+  Insist(" so", 3 + num_message + TokensOf("</think>").size() + 2);
+  EXPECT_EQ(reply_->num_thinking_tokens(), 3 + num_message);
+  Begin(Thinking(std::nullopt));
+  Said("I think so.</think>Yes.");
+  EXPECT_EQ(reply_->num_thinking_tokens(), TokensOf("I think so.").size());
+  Begin(GenerateOptions());
+  EXPECT_EQ(reply_->num_thinking_tokens(), std::nullopt) << "nobody knows the marks";
+}
+
+TEST_F(ReplyThinkingTest, AThinkingMayBeEndedFromOutside) {
+  Begin(Thinking(std::nullopt));
+  Insist(" so", 2);
+  reply_->EndThinking();
+  Insist(" so", TokensOf("</think>").size() + 1);
+  reply_->EndThinking();  // It thinks no more.
+  Insist(" so", 1);
+  EXPECT_EQ(reply_->Finish(), " so so</think> so so");
+}
+
+TEST_F(ReplyThinkingTest, APreparedReplyIsTheSame) {
+  GenerateOptions options = Thinking(2, " Stop.");
+  options.shown_tokens = {"<file_sep>"};
+  GenerateOptions prepared = options;
+  prepared.prepared = engine_->PrepareReply(options);
+  // All is taken from what was prepared.
+  prepared.thinking = {};
+  prepared.shown_tokens.clear();
+  std::vector<std::string> texts;
+  for (const GenerateOptions& each : {options, prepared, prepared}) {
+    Begin(each);
+    Insist(" so", 2 + TokensOf(" Stop.").size() + TokensOf("</think>").size() + 1);
+    Said("<file_sep>");
+    texts.push_back(reply_->Finish());
+  }
+  EXPECT_EQ(texts[0], " so so Stop.</think> so<file_sep>");
+  EXPECT_THAT(texts, ElementsAre(texts[0], texts[0], texts[0]));
+}
+
 TEST_F(ReplyThinkingTest, AReplyMayEndInsideItsThinking) {
   GenerateOptions options = Thinking(2);
   options.max_tokens = 3;
@@ -147,6 +188,7 @@ TEST_F(ReplyThinkingTest, AReplyMayEndInsideItsThinking) {
   Begin(Thinking(20));
   ATTNDB_ASSERT_OK_AND_ASSIGN(finish, Say(" so<|im_end|>"));
   EXPECT_EQ(finish, FinishReason::kEnd);
+  EXPECT_EQ(reply_->end_token(), TokensOf("<|im_end|>")[0]);
 }
 
 TEST_F(ReplyThinkingTest, ForcedTokensHaveTheirOwnChances) {

@@ -49,12 +49,31 @@ void ThinkingTracker::Take(std::string_view piece, bool may_begin) {
   if (num_blank_bytes_ == num_reply_bytes_) num_blank_bytes_ += NumBlank(piece);
   num_reply_bytes_ += piece.size();
   const size_t begin = Append(piece);
+  const bool thought = thinks();
+  has_ended_ = false;
   if (state_ == State::kForcing) {
     TakeForced(begin);
   } else {
     Follow(begin, may_begin);
   }
+  CountThinking(thought);
   ForgetOldText();
+}
+
+// Earlier tokens of a mark that ends now were counted as thinking: nobody knew.
+void ThinkingTracker::CountThinking(bool thought) {
+  if (has_ended_) {
+    const size_t num_before = num_end_tokens_ > 0 ? num_end_tokens_ - 1 : 0;
+    num_thinking_tokens_ -= std::min<uint64_t>(num_before, num_since_begin_);
+    num_since_begin_ = 0;
+  } else if (thought) {
+    ++num_thinking_tokens_;
+    ++num_since_begin_;
+  }
+}
+
+void ThinkingTracker::End() {
+  if (state_ == State::kThinking && !end_tokens_.empty()) UseUp();
 }
 
 void ThinkingTracker::GiveUp() {
@@ -84,6 +103,7 @@ void ThinkingTracker::Follow(size_t begin, bool may_begin) {
     num_used_ = found->end;
     if (thought) {
       state_ = State::kOutside;
+      has_ended_ = true;
       num_end_tokens_ = NumTokensBehind(found->begin);
     } else {
       Begin();
@@ -97,7 +117,9 @@ void ThinkingTracker::TakeForced(size_t begin) {
   const std::optional<Found> found = FindMark(ends_, begin);
   num_end_tokens_ = found ? NumTokensBehind(found->begin) : 0;
   if (found) num_used_ = found->end;
-  if (++num_forced_ == end_tokens_.size()) state_ = State::kOutside;
+  if (++num_forced_ < end_tokens_.size()) return;
+  state_ = State::kOutside;
+  has_ended_ = true;
 }
 
 void ThinkingTracker::Begin() {

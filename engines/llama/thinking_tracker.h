@@ -1,5 +1,5 @@
-// Follows a reply through the model's thinking: where it begins, where it ends, and which tokens
-// end a thinking whose budget is used up.
+// Follows a reply through the model's thinking: where it begins, where it ends, how many tokens it
+// takes, and which tokens end a thinking whose budget is used up.
 //
 //   ThinkingTracker tracker(marks, budget, end_tokens);
 //   tracker.TakeBefore(piece);  // For each token at the end of the prompt.
@@ -45,12 +45,16 @@ class ThinkingTracker {
   // Takes the bytes of the reply's next token; of a control token, its name. `may_begin`: whether
   // a start mark that ends in this token begins a thinking.
   void Take(std::string_view piece, bool may_begin = true);
+  // Ends the thinking now, as if its budget were used up. Outside a thinking: does nothing.
+  void End();
   // The forced token can't come: the thinking may take any number of tokens.
   void GiveUp();
 
   bool thinks() const { return state_ != State::kOutside; }
   // The token that has to come next; nullopt: any token may.
   std::optional<TokenId> forced() const;
+  // The tokens of the reply that are thinking: those between the marks, without the marks' own.
+  uint64_t num_thinking_tokens() const { return num_thinking_tokens_; }
   // How many tokens, up to the last one, have bytes of the mark that ended the thinking.
   // REQUIRES: the last Take ended a thinking.
   size_t num_end_tokens() const { return num_end_tokens_; }
@@ -71,6 +75,8 @@ class ThinkingTracker {
   size_t Append(std::string_view piece);
   void Follow(size_t begin, bool may_begin);
   void TakeForced(size_t begin);
+  // Counts the reply's last token. `thought`: the model was thinking before it.
+  void CountThinking(bool thought);
   void Begin();
   void Count();
   void UseUp();
@@ -92,9 +98,12 @@ class ThinkingTracker {
   uint32_t num_waited_ = 0;       // Tokens that came in state kInCharacter.
   size_t num_forced_ = 0;         // Tokens of end_tokens_ that were forced.
   size_t num_end_tokens_ = 0;
-  std::string text_;          // The last tokens.
-  std::deque<size_t> sizes_;  // The bytes of each token in text_.
-  size_t num_used_ = 0;       // Bytes of text_ up to the end of the last mark.
+  bool has_ended_ = false;            // The last token ended a thinking.
+  uint64_t num_thinking_tokens_ = 0;  // Of all thinkings.
+  uint64_t num_since_begin_ = 0;      // Those of this thinking.
+  std::string text_;                  // The last tokens.
+  std::deque<size_t> sizes_;          // The bytes of each token in text_.
+  size_t num_used_ = 0;               // Bytes of text_ up to the end of the last mark.
   uint64_t num_reply_bytes_ = 0;
   uint64_t num_blank_bytes_ = 0;  // Spaces that the reply begins with.
 };

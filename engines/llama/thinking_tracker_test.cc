@@ -59,6 +59,48 @@ TEST(ThinkingTrackerTest, AThinkingThatEndsInTimeIsLeftAlone) {
   EXPECT_EQ(Within(3, just), just);
 }
 
+TEST(ThinkingTrackerTest, TokensBetweenTheMarksAreCounted) {
+  const auto count = [](ThinkingTracker tracker, const Pieces& model) {
+    Written(&tracker, model);
+    return tracker.num_thinking_tokens();
+  };
+  const ThinkingTracker any(Marks(), std::nullopt, {});
+  EXPECT_EQ(count(any, {"a", "b"}), 0u);
+  EXPECT_EQ(count(any, {"<think>", "a", "b", "</think>", "c"}), 2u);
+  EXPECT_EQ(count(any, {"<", "think", ">", "a", "</", "think", ">", "c", "d"}), 1u);
+  EXPECT_EQ(count(any, {"<think>", "a", "</"}), 2u) << "a mark that does not come";
+  EXPECT_EQ(count(any, {"<think>", "a", "</think>", "b", "<think>", "c", "d"}), 3u);
+  EXPECT_EQ(count(any, {"<think>", "</think>"}), 0u);
+  // A budget's message is thinking, too.
+  EXPECT_EQ(count(Limited(2), {"<think>", "a", "b", "c"}), 3u);
+  EXPECT_EQ(count(Limited(0), {"<think>", "a"}), 1u);
+  ThinkingTracker begun = any;
+  for (const char* piece : {"<think>", "\n"}) begun.TakeBefore(piece);
+  EXPECT_EQ(count(begun, {"a", "</think>", "b"}), 1u) << "the prompt's are none of the reply";
+}
+
+TEST(ThinkingTrackerTest, AThinkingMayBeEndedFromOutside) {
+  ThinkingTracker tracker(Marks(), std::nullopt, kEndTokens);
+  tracker.End();
+  EXPECT_EQ(tracker.forced(), std::nullopt) << "it does not think";
+  for (const char* piece : {"<think>", "a"}) tracker.Take(piece);
+  tracker.End();
+  EXPECT_THAT(Written(&tracker, {"b"}), ElementsAre(" (enough)", "</", "think>", "b"));
+  // The next thinking is free again.
+  EXPECT_THAT(Written(&tracker, {"<think>", "c"}), ElementsAre("<think>", "c"));
+
+  ThinkingTracker inside = Limited(100);
+  for (const char* piece : {"<think>", "a\xC3"}) inside.Take(piece);
+  inside.End();
+  EXPECT_THAT(Written(&inside, {"\xA4", "b"}),
+              ElementsAre("\xA4", " (enough)", "</", "think>", "b"));
+
+  ThinkingTracker unknown(Marks(), std::nullopt, {});
+  unknown.Take("<think>");
+  unknown.End();
+  EXPECT_EQ(unknown.forced(), std::nullopt);
+}
+
 TEST(ThinkingTrackerTest, AReplyThatNeverThinksHasNoBudget) {
   const Pieces plain = {"a", "</think>", "b", "<thin", "c", "d"};
   EXPECT_EQ(Within(0, plain), plain);

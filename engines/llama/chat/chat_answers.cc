@@ -26,6 +26,7 @@ Result<ChatFields> ChatAnswers::TryAnswer(const ChatFields& request) {
     return ChatFields();
   }
   if (!template_) return Status::InvalidArgument("there is no chat template");
+  if (op == "caps") return CapsFields(template_->Caps());
   if (op == "markup") {
     ATTNDB_ASSIGN_OR_RETURN(std::string prompt, template_->RenderText(ChatInputOf(request)));
     return ChatFields{{"prompt", std::move(prompt)}};

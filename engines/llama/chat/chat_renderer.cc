@@ -23,6 +23,11 @@ ChatRenderer::ChatRenderer(const std::string& program, const TemplateText& text)
 
 Status ChatRenderer::Check() { return templates_.Check(); }
 
+Result<std::map<std::string, bool>> ChatRenderer::Caps() {
+  ATTNDB_ASSIGN_OR_RETURN(const ChatFields answer, templates_.Ask({{"op", "caps"}}));
+  return CapsOf(answer);
+}
+
 Result<ChatPlan> ChatRenderer::Render(const ChatInput& input) {
   ChatFields request = ChatInputFields(input);
   request["op"] = "render";

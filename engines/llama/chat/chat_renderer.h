@@ -11,7 +11,9 @@
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_CHAT_RENDERER_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_CHAT_RENDERER_H_
 
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "attndb/result.h"
 #include "engines/llama/chat/chat_child.h"
@@ -32,6 +34,8 @@ class ChatRenderer {
 
   // Sees that the template can be parsed.
   Status Check();
+  // LlamaEngine::ChatTemplateCaps.
+  Result<std::map<std::string, bool>> Caps();
   Result<ChatPlan> Render(const ChatInput& input);
   // The prompt alone.
   Result<std::string> RenderText(const ChatInput& input);

@@ -123,6 +123,18 @@ std::vector<GrammarTrigger> TriggersOf(const ChatFields& fields) {
   return triggers;
 }
 
+ChatFields CapsFields(const std::map<std::string, bool>& caps) {
+  ChatFields fields;
+  for (const auto& [name, is_there] : caps) PutChoice(name, is_there, &fields);
+  return fields;
+}
+
+std::map<std::string, bool> CapsOf(const ChatFields& fields) {
+  std::map<std::string, bool> caps;
+  for (const auto& [name, value] : fields) caps[name] = value == "true";
+  return caps;
+}
+
 ChatFields PlanFields(const ChatPlan& plan) {
   const ReplyForm& form = plan.form;
   ChatFields fields = {{"prompt", plan.prompt},

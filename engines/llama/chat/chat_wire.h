@@ -1,6 +1,7 @@
 // Requests to the program attndb-chat, and its answers, as the fields of frames (chat_frames.h).
 //
 //   {op=template, source, tool_source, bos, eos}   {}
+//   {op=caps}                                      what the template can show: a name is a field
 //   {op=render, a chat}                            {a plan}
 //   {op=markup, a chat}                            {prompt}: the template's own text, and no more
 //   {op=read, parser_id, parser?, a form, text}    {a reply}, or {unknown_parser}: it is to be sent
@@ -15,6 +16,7 @@
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_CHAT_WIRE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_CHAT_WIRE_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,9 @@ ChatInput ChatInputOf(const ChatFields& fields);
 
 void PutTriggers(const std::vector<GrammarTrigger>& triggers, ChatFields* fields);
 std::vector<GrammarTrigger> TriggersOf(const ChatFields& fields);
+
+ChatFields CapsFields(const std::map<std::string, bool>& caps);
+std::map<std::string, bool> CapsOf(const ChatFields& fields);
 
 ChatFields PlanFields(const ChatPlan& plan);
 ChatPlan PlanOf(const ChatFields& fields);

@@ -155,6 +155,10 @@ class JinjaTemplate::Parsed {
     return plan;
   }
 
+  std::map<std::string, bool> Caps() const {
+    return common_chat_templates_get_caps(with_tools_ ? with_tools_.get() : plain_.get());
+  }
+
  private:
   static common_chat_templates_ptr TemplatesOf(const TemplateText& text,
                                                const std::string& source) {
@@ -166,10 +170,6 @@ class JinjaTemplate::Parsed {
 
   const common_chat_templates* For(const common_chat_templates_inputs& inputs) const {
     return with_tools_ != nullptr && !inputs.tools.empty() ? with_tools_.get() : plain_.get();
-  }
-
-  std::map<std::string, bool> Caps() const {
-    return common_chat_templates_get_caps(with_tools_ ? with_tools_.get() : plain_.get());
   }
 
   // Whether the model thinks if nobody says so: if its template knows of thinking at all.
@@ -245,6 +245,8 @@ Result<ChatPlan> JinjaTemplate::Render(const ChatInput& input) const {
     return Refused(error.what());
   }
 }
+
+std::map<std::string, bool> JinjaTemplate::Caps() const { return parsed_->Caps(); }
 
 Result<std::string> JinjaTemplate::RenderText(const ChatInput& input) const {
   SetChatClock(input.options.now);

@@ -8,6 +8,7 @@
 #ifndef ATTNDB_ENGINES_LLAMA_CHAT_JINJA_TEMPLATE_H_
 #define ATTNDB_ENGINES_LLAMA_CHAT_JINJA_TEMPLATE_H_
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,9 @@ class JinjaTemplate {
   // templates have no form that llama.cpp can find out. Without tools and schema, a reply to them
   // is content.
   Result<ChatPlan> Render(const ChatInput& input) const;
+
+  // What the template can show, by llama.cpp's names: "supports_tools" and others.
+  std::map<std::string, bool> Caps() const;
 
   // The prompt alone. Faster, for chats whose replies nobody reads.
   Result<std::string> RenderText(const ChatInput& input) const;
