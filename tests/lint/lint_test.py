@@ -332,13 +332,35 @@ class TidyTest(LintTest):
 
 
 class FormatTest(LintTest):
+    def expect_format(self, *findings, check=True):
+        self.expect("format.py", *findings, arguments=(
+            "--cache", str(self.root / "build"), *(["--check"] if check else [])))
+
     def test_finds_and_mends_a_file_that_is_not_formatted(self):
-        self.write("src/common/check.cc", '#include "common/check.h"\n\nvoid F( bool ok ) { }\n')
-        self.write("testing/random.h", "// " + "word " * 19 + "then\n//      more.\n")
-        self.expect("format.py", "src/common/check.cc:1: not formatted",
-                    "testing/random.h:1: not formatted", arguments=("--check",))
-        self.expect("format.py")
-        self.expect("format.py", arguments=("--check",))
+        files = {"src/common/check.cc": '#include "common/check.h"\n\nvoid F( bool ok ) { }\n',
+                 "testing/random.h": "// " + "word " * 19 + "then\n//      more.\n"}
+        findings = [f"{path}:1: not formatted" for path in files]
+        self.expect_format()
+        for _ in range(2):  # The second time, both contents were seen before.
+            for path, text in files.items():
+                self.write(path, text)
+            self.expect_format(*findings)
+            self.expect_format(*findings)
+            self.expect_format(check=False)
+            self.expect_format()
+
+    def test_a_change_of_the_settings_reaches_files_that_were_seen(self):
+        self.expect_format()
+        self.write(".clang-format", CLEAN[".clang-format"] + "IndentWidth: 7\n")
+        self.expect_format("src/common/check.cc:1: not formatted")
+
+    def test_settings_that_clang_format_refuses_are_an_error(self):
+        self.write(".clang-format", "Nothing: 1\n")
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "format.py", "--root", self.root,
+                               "--cache", self.root / "build", "--check"], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Nothing", done.stderr)
 
     def test_wraps_a_long_comment_into_the_rest_of_its_paragraph(self):
         words = " ".join(["word"] * 19)
