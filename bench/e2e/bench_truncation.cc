@@ -9,9 +9,9 @@
 //         edits      pieces that leave in the middle: likelihood of what follows, and codes
 //         positions  positions up to a million, with and without Session::Rebase
 //         speed      milliseconds of DropOldest and of the token after it
-//         stream and codes write as they go, so that a run that is stopped has what it did; stream
-//         goes on where the file ends: what it has of the same documents is not run again. All ways
-//         see the same tokens, so that differences are paired.
+//         stream, codes and edits write after each step, so that a stopped run keeps its figures.
+//         stream and edits do not run again what the file has of the same documents. All ways see
+//         the same tokens, so that differences are paired.
 //         bench/truncation_report.py makes the tables of docs/truncation.md.
 //
 //   bench_truncation --documents build/bench/truncation --json truncation.json stream codes
@@ -58,9 +58,10 @@ struct Settings {
   std::vector<std::string> parts;
   size_t num_documents = 16;
   uint64_t window = 2048;
-  uint64_t segments = 0;  // 0: as many as 12,288 tokens have.
-  uint64_t choices = 3;   // A segment.
-  size_t num_texts = 40;  // With codes.
+  uint64_t segments = 0;   // 0: as many as 12,288 tokens have.
+  uint64_t choices = 3;    // A segment.
+  size_t num_texts = 40;   // With codes.
+  size_t num_windows = 2;  // Of each document, for edits.
   size_t rounds = 15;
 
   Window WindowTokens() const { return {.tokens = window, .left = window / 2}; }
@@ -79,7 +80,10 @@ class Report {
     if (!report_.is_object()) report_ = {{"bench", "truncation"}, {"parts", Json::object()}};
   }
 
-  const Json& head() const { return head_; }
+  // The commit and the processor of this run.
+  std::string Place() const {
+    return head_["commit"].get<std::string>() + " on " + head_["machine"]["cpu"].get<std::string>();
+  }
   // What the file has of a part; null if that is nothing.
   Json Part(const std::string& part) const { return report_["parts"].value(part, Json()); }
 
@@ -182,8 +186,7 @@ Status RunStreams(const Settings& settings, const DB& db, LlamaEngine* engine, R
         return item.key() == "documents" || before[item.key()] == item.value();
       });
   if (goes_on) figures["documents"] = before["documents"];
-  const std::string source = report->head()["commit"].get<std::string>() + " on " +
-                             report->head()["machine"]["cpu"].get<std::string>();
+  const std::string source = report->Place();
   const Json sources = ReadSources(settings);
   DocumentStreams streams(settings, options, &db, engine);
   for (size_t i = 0; i < settings.num_documents; ++i) {
@@ -219,45 +222,90 @@ Status RunCodes(const Settings& settings, const DB& db, LlamaEngine* engine, Rep
   return Status::Ok();
 }
 
-// Two windows of each document, for both kinds of pieces; then texts with codes.
-Status RunEdits(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report) {
-  const Window window = settings.WindowTokens();
-  constexpr uint64_t kScored = 512;
-  Json figures = {{"window", window.tokens}, {"scored", kScored}};
-  const std::pair<const char*, Pieces> kinds[] = {{"early", Pieces::kEarly},
-                                                  {"late", Pieces::kLate}};
-  for (size_t i = 0; i < settings.num_documents; ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document, Document(settings, *engine, i));
-    for (const uint64_t begin : {uint64_t{0}, 2 * window.tokens}) {
-      for (const auto& [kind, pieces] : kinds) {
-        ATTNDB_ASSIGN_OR_RETURN(const auto nll,
-                                ScoreEdits(pieces, window, document, begin, kScored, db, engine));
-        for (size_t w = 0; w < kEditWays.size(); ++w) {
-          figures["nll"][kind][std::string(EditWayName(kEditWays[w]))].push_back(nll[w]);
-        }
-        std::printf("edits %zu, %s: full %.4f, run again %.4f, cut %.4f nats a token\n", i, kind,
-                    nll[0], nll[1], nll[2]);
-        std::fflush(stdout);
-      }
+// The entry of `entries` that has the same members as `key`, or one that was added for it.
+Json& EntryOf(const Json& key, Json* entries) {
+  for (Json& entry : *entries) {
+    if (std::ranges::all_of(key.items(), [&](const auto& item) {
+          return entry.value(item.key(), Json()) == item.value();
+        })) {
+      return entry;
     }
-    report->Set("edits", figures);
   }
+  return entries->emplace_back(key);
+}
+
+// Scores a window of each document, then a second one.
+Status ScoreWindows(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report,
+                    Json* figures) {
+  const Window window = settings.WindowTokens();
+  const Json sources = ReadSources(settings);
+  for (uint64_t begin = 0; begin < 2 * window.tokens * settings.num_windows;
+       begin += 2 * window.tokens) {
+    for (size_t i = 0; i < settings.num_documents; ++i) {
+      Json& entry =
+          EntryOf({{"sha256", DocumentHash(sources, i)}, {"begin", begin}}, &(*figures)["windows"]);
+      if (entry.contains("nll")) continue;
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document, Document(settings, *engine, i));
+      ATTNDB_ASSIGN_OR_RETURN(
+          const auto nll, ScoreEdits(window, document, begin, (*figures)["scored"], db, engine));
+      entry["measured"] = report->Place();
+      for (size_t p = 0; p < kPieces.size(); ++p) {
+        const std::string kind(PiecesName(kPieces[p]));
+        std::printf("document %zu, %s:", i, kind.c_str());
+        for (size_t w = 0; w < kEditWays.size(); ++w) {
+          const std::string way(EditWayName(kEditWays[w]));
+          entry["nll"][kind][way] = nll[p][w];
+          std::printf(" %s %.4f", way.c_str(), nll[p][w]);
+        }
+        std::printf(" nats a token\n");
+      }
+      std::fflush(stdout);
+      report->Set("edits", *figures);
+    }
+  }
+  return Status::Ok();
+}
+
+Status AskCodesOfEdits(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report,
+                       Json* figures) {
+  const Window window = settings.WindowTokens();
+  const Json sources = ReadSources(settings);
   for (size_t i = 0; i < settings.num_texts; ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document,
-                            Document(settings, *engine, i % settings.num_documents));
+    const size_t number = i % settings.num_documents;
     const uint64_t begin = i / settings.num_documents * window.tokens;
+    Json& entry = EntryOf({{"sha256", DocumentHash(sources, number)}, {"begin", begin}},
+                          &(*figures)["texts"]);
+    if (entry.contains("right")) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> document,
+                            Document(settings, *engine, number));
     ATTNDB_ASSIGN_OR_RETURN(const CodeText text, MakeCodeText(*engine, window, document, begin, i));
     ATTNDB_ASSIGN_OR_RETURN(const auto said, AskEditedCodes(text, window, db, engine));
+    entry["measured"] = report->Place();
     for (size_t w = 0; w < kEditWays.size(); ++w) {
-      Json& all = figures["right"][std::string(EditWayName(kEditWays[w]))];
-      for (const bool right : said[w]) all.push_back(right);
+      entry["right"][std::string(EditWayName(kEditWays[w]))] = said[w];
       std::printf("codes %zu, %-9s %td of %zu\n", i, EditWayName(kEditWays[w]).data(),
                   std::count(said[w].begin(), said[w].end(), true), said[w].size());
     }
     std::fflush(stdout);
-    report->Set("edits", figures);
+    report->Set("edits", *figures);
   }
   return Status::Ok();
+}
+
+Status RunEdits(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report) {
+  constexpr uint64_t kScored = 512;
+  Json figures = {{"window", settings.window},
+                  {"scored", kScored},
+                  {"windows", Json::array()},
+                  {"texts", Json::array()}};
+  const Json before = report->Part("edits");
+  if (before.is_object() && before.value("window", uint64_t{0}) == settings.window &&
+      before.value("scored", uint64_t{0}) == kScored) {
+    figures["windows"] = before.value("windows", Json::array());
+    figures["texts"] = before.value("texts", Json::array());
+  }
+  ATTNDB_RETURN_IF_ERROR(ScoreWindows(settings, db, engine, report, &figures));
+  return AskCodesOfEdits(settings, db, engine, report, &figures);
 }
 
 Status RunPositions(const Settings& settings, const DB& db, Report* report) {
@@ -345,6 +393,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--choices", settings.choices, "of each segment")->capture_default_str();
   app.add_option("--texts", settings.num_texts, "with codes, ten each")->capture_default_str();
+  app.add_option("--windows", settings.num_windows, "of each document, for edits")
+      ->capture_default_str();
   app.add_option("--rounds", settings.rounds, "of speed")->capture_default_str();
   app.add_option("--threads", settings.text.num_threads)->capture_default_str();
   app.add_option("--commit", settings.text.commit, "commit that the figures are of");

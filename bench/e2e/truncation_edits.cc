@@ -35,6 +35,18 @@ Result<Session> Edit(EditWay way, std::span<const TokenRange> pieces,
   return again;
 }
 
+// Mean of `after` but its first token, which the session has not run.
+Result<double> Score(std::span<const TokenId> after, Session& session, llama::LlamaEngine* engine) {
+  const size_t num_scored = after.size() - 1;
+  double nll = 0;
+  llama::PrefillOptions options;
+  options.on_logits = [&](uint64_t index, std::span<const float> logits) {
+    nll += NegativeLogLikelihood(logits, after[index + 1]) / static_cast<double>(num_scored);
+  };
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, after.first(num_scored), options));
+  return nll;
+}
+
 }  // namespace
 
 std::string_view EditWayName(EditWay way) {
@@ -49,6 +61,8 @@ std::string_view EditWayName(EditWay way) {
   return "unknown";
 }
 
+std::string_view PiecesName(Pieces pieces) { return pieces == Pieces::kEarly ? "early" : "late"; }
+
 std::vector<TokenRange> PiecesOf(Pieces pieces, const Window& window) {
   const uint64_t half = window.tokens / 2;
   if (pieces == Pieces::kLate) return {{half - kBehindLate, window.tokens - kBehindLate}};
@@ -58,10 +72,11 @@ std::vector<TokenRange> PiecesOf(Pieces pieces, const Window& window) {
   return early;
 }
 
-Result<std::array<double, kEditWays.size()>> ScoreEdits(Pieces pieces, const Window& window,
-                                                        std::span<const TokenId> document,
-                                                        uint64_t begin, uint64_t num_scored,
-                                                        const DB& db, llama::LlamaEngine* engine) {
+Result<std::array<EditScores, kPieces.size()>> ScoreEdits(const Window& window,
+                                                          std::span<const TokenId> document,
+                                                          uint64_t begin, uint64_t num_scored,
+                                                          const DB& db,
+                                                          llama::LlamaEngine* engine) {
   const uint64_t num_tokens = begin + window.tokens + num_scored + 1;
   if (document.size() < num_tokens) {
     return Status::InvalidArgument("the document has " + std::to_string(document.size()) +
@@ -71,15 +86,17 @@ Result<std::array<double, kEditWays.size()>> ScoreEdits(Pieces pieces, const Win
   const std::span<const TokenId> after = document.subspan(begin + window.tokens, num_scored + 1);
   ATTNDB_ASSIGN_OR_RETURN(Session full, EmptySession(Way::kFull, db, *engine));
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(full, tokens));
-  std::array<double, kEditWays.size()> nll = {};
-  for (size_t i = 0; i < kEditWays.size(); ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(Session session,
-                            Edit(kEditWays[i], PiecesOf(pieces, window), tokens, db, engine, full));
-    llama::PrefillOptions options;
-    options.on_logits = [&](uint64_t index, std::span<const float> logits) {
-      nll[i] += NegativeLogLikelihood(logits, after[index + 1]) / static_cast<double>(num_scored);
-    };
-    ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, after.first(num_scored), options));
+  std::array<EditScores, kPieces.size()> nll = {};
+  for (size_t p = 0; p < kPieces.size(); ++p) {
+    for (size_t w = 0; w < kEditWays.size(); ++w) {
+      if (p > 0 && kEditWays[w] == EditWay::kFull) {  // No pieces leave.
+        nll[p][w] = nll[0][w];
+        continue;
+      }
+      ATTNDB_ASSIGN_OR_RETURN(Session session, Edit(kEditWays[w], PiecesOf(kPieces[p], window),
+                                                    tokens, db, engine, full));
+      ATTNDB_ASSIGN_OR_RETURN(nll[p][w], Score(after, session, engine));
+    }
   }
   return nll;
 }

@@ -34,11 +34,17 @@ enum class Pieces : uint8_t {
 };
 std::vector<TokenRange> PiecesOf(Pieces pieces, const Window& window);
 
-// Mean of the `num_scored` tokens behind the window that begins at token `begin`, for each way.
-Result<std::array<double, kEditWays.size()>> ScoreEdits(Pieces pieces, const Window& window,
-                                                        std::span<const TokenId> document,
-                                                        uint64_t begin, uint64_t num_scored,
-                                                        const DB& db, llama::LlamaEngine* engine);
+inline constexpr std::array kPieces = {Pieces::kEarly, Pieces::kLate};
+std::string_view PiecesName(Pieces pieces);
+
+using EditScores = std::array<double, kEditWays.size()>;  // One for each way.
+
+// The mean of the `num_scored` tokens behind the window that begins at token `begin`, for each kind
+// of pieces and each way. The window runs once.
+Result<std::array<EditScores, kPieces.size()>> ScoreEdits(const Window& window,
+                                                          std::span<const TokenId> document,
+                                                          uint64_t begin, uint64_t num_scored,
+                                                          const DB& db, llama::LlamaEngine* engine);
 
 // Whether each code was said, for each way, behind early pieces.
 Result<std::array<std::vector<bool>, kEditWays.size()>> AskEditedCodes(const CodeText& text,
