@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- truncation -->\n", "<!-- /truncation -->"
 RECOMPUTE, FULL, NO_SINK, NAIVE = "recompute", "full", "no_sink", "naive"
+RUN_AGAIN, CUT = "run_again", "cut"
 OURS = ("sink", "keep_4", "keep_16", "unrotated")
 NAMES = {
     FULL: "nothing leaves",
@@ -32,7 +33,11 @@ NAMES = {
     "unrotated": "first 4 stay, keys stored without RoPE",
     NO_SINK: "none stays (`sink=false`)",
     NAIVE: "keys kept naively (NKVT)",
+    RUN_AGAIN: "the rest is run again (`exact`)",
+    CUT: "the rest stays (`cut`)",
 }
+PIECES = {"early": "four, a quarter of the window, in its first half",
+          "late": "one, half of the window, in front of its last 64 tokens"}
 # What should be: changes of perplexity against recomputing, at most, and of the controls, at least.
 MEAN, DOCUMENT, SEGMENT, NO_SINK_LEAST, NAIVE_LEAST = 0.01, 0.03, 0.05, 0.30, 9.0
 POINTS = -5.0
@@ -40,8 +45,9 @@ DROP_MS = 1.0
 NLL = {"f32": 1e-3, "f16": 0.05}
 # What bench/run.sh measures, and of how much.
 PARTS = {"stream_2048": "the window of 2,048 tokens", "stream_4096": "the window of 4,096 tokens",
-         "codes": "codes", "positions": "positions", "speed": "time"}
+         "codes": "codes", "edits": "edits", "positions": "positions", "speed": "time"}
 NUM_DOCUMENTS, DOCUMENT_TOKENS, NUM_QUESTIONS = 16, 12_288, 400
+NUM_WINDOWS = 2 * NUM_DOCUMENTS  # Of edits.
 
 Part = dict[str, Any]
 
@@ -151,6 +157,38 @@ def choices(part: Part) -> str:
     return answers(right, RECOMPUTE, OURS)
 
 
+def scored_windows(part: Part) -> list[Part]:
+    return [window for window in part["windows"] if "nll" in window]
+
+
+def edit_changes(windows: Sequence[Part], kind: str, way: str) -> list[float]:
+    """Change of each window's perplexity against running again."""
+    return [math.exp(window["nll"][kind][way] - window["nll"][kind][RUN_AGAIN]) - 1
+            for window in windows]
+
+
+def edits(part: Part) -> str:
+    windows = scored_windows(part)
+    rows = []
+    for kind, pieces in PIECES.items():
+        for way in (FULL, RUN_AGAIN, CUT):
+            nll = statistics.mean(window["nll"][kind][way] for window in windows)
+            row = [pieces, NAMES[way], f"{math.exp(nll):.2f}"]
+            of_windows = edit_changes(windows, kind, way)
+            cells = [with_error(of_windows),
+                     f"{percent(min(of_windows))} to {percent(max(of_windows))}"]
+            if way == CUT:
+                cells[0] += missed(statistics.mean(of_windows) <= MEAN, "+1")
+            rows.append(row + (["", ""] if way == RUN_AGAIN else cells))
+    return table(["pieces", "way", "perplexity", "against running again %", "by window"], rows)
+
+
+def edited_codes(part: Part) -> dict[str, list[bool]]:
+    texts = [text for text in part["texts"] if "right" in text]
+    return {way: [bool(right) for text in texts for right in text["right"][way]]
+            for way in (FULL, RUN_AGAIN, CUT)}
+
+
 def positions(part: Part) -> str:
     rows = []
     for dtype in ("f32", "f16"):
@@ -184,6 +222,8 @@ def measured(part: Part, what: str) -> str:
     load = f" (load before: {head['load_before']:.1f})" if "load_before" in head else ""
     by_document = {place for document in part.get("documents", [])
                    for place in document.get("measured", {}).values()}
+    by_document |= {entry["measured"] for entry in part.get("windows", []) + part.get("texts", [])
+                    if "measured" in entry}
     place = f"on {head['machine']['cpu']}, commit {head['commit']}"
     if by_document:  # Documents may have been run one after the other, on several machines.
         place = ", ".join(f"commit {one}" for one in sorted(by_document))
@@ -203,6 +243,11 @@ def still_to_do(parts: Part) -> str:
     asked = {"codes": len(parts["codes"]["right"][FULL]) if "codes" in parts else NUM_QUESTIONS,
              "choices": sum(len(document["right"][RECOMPUTE]) for document in
                             parts.get("stream_2048", {}).get("documents", []))}
+    if "edits" in parts:
+        num_windows = len(scored_windows(parts["edits"]))
+        asked["codes of edits"] = len(edited_codes(parts["edits"])[FULL])
+        if num_windows < NUM_WINDOWS:
+            lacks.append(f"{NUM_WINDOWS} windows of edits (here {num_windows})")
     lacks += [f"{NUM_QUESTIONS} {kind} (here {count})" for kind, count in asked.items()
               if count < NUM_QUESTIONS]
     return f"\nNot measured yet: {'; '.join(lacks)}.\n" if lacks else ""
@@ -228,6 +273,20 @@ def stream_sections(parts: Part) -> list[str]:
     return sections
 
 
+def edit_sections(part: Part) -> list[str]:
+    windows = scored_windows(part)
+    num_documents = len({window["sha256"] for window in windows})
+    what = (f"{len(windows)} windows of {part['window']:,} tokens, of {num_documents} documents; "
+            f"{part['scored']} tokens behind each")
+    sections = ["**Perplexity behind pieces that leave in the middle** (`\"edits\": \"cut\"`). " +
+                measured(part, what), edits(part)]
+    right = edited_codes(part)
+    if right[FULL]:
+        sections += ["**Codes behind early pieces**, ten a text, 64 tokens after the window. "
+                     "All of them stand in what stays.\n", answers(right, RUN_AGAIN, (CUT,))]
+    return sections
+
+
 def whole_documents(parts: dict[str, Part]) -> dict[str, Part]:
     """Without a document that a run was stopped in: every way is of the same ones."""
     for part in parts.values():
@@ -248,6 +307,8 @@ def section(result: Part) -> str:
         sections += ["**Codes that stand in what is kept.** " + measured(
             part, f"Window {part['window']:,}, ten codes a text"),
             answers(part["right"], FULL, OURS)]
+    if "edits" in parts:
+        sections += edit_sections(parts["edits"])
     if "positions" in parts:
         sections += ["**Positions that go on without end**, against the same at position 0. " +
                      measured(parts["positions"], "Weights in float32"),

@@ -9,6 +9,7 @@ programs all fail.
 
 import copy
 import importlib.util
+import math
 import pathlib
 import re
 import shutil
@@ -233,6 +234,18 @@ class ServePageTest(unittest.TestCase):
                       serve.report({"flags": part}))
 
 
+def edits(early, late):
+    """Figures of three windows and a text. The last window was stopped before its end."""
+    nll = {kind: {"full": 1.9, "run_again": 2.0, "cut": 2.0 + math.log1p(change)}
+           for kind, change in (("early", early), ("late", late))}
+    windows = [{"sha256": sha256, "begin": begin, "nll": nll, "measured": "c0ffee on A"}
+               for sha256, begin in (("a", 0), ("b", 0), ("a", 4096))]
+    right = {"full": [True] * 10, "run_again": [True] * 10, "cut": [True] * 9 + [False]}
+    return {"window": 2048, "scored": 512, "windows": [*windows, {"sha256": "b", "begin": 4096}],
+            "texts": [{"sha256": "a", "begin": 0, "right": right, "measured": "c0ffee on A"}],
+            "head": {"model": "M", "threads": 1, "machine": {"cpu": "A"}, "commit": "c0ffee"}}
+
+
 class TruncationPageTest(unittest.TestCase):
     def test_the_page_is_that_of_the_results(self):
         command = [sys.executable, "-B", ROOT / "bench/truncation_report.py", "--check"]
@@ -268,12 +281,27 @@ class TruncationPageTest(unittest.TestCase):
     def test_what_was_not_measured_is_left_out(self):
         text = truncation.section({"parts": {"stream_2048": stream({})}})
         self.assertIn("2 documents of 192 tokens, 2 truncations each", text)
-        self.assertIn("Not measured yet: the window of 4,096 tokens; codes; positions; time; 16 "
-                      "documents of 12,288 tokens in the window of 2,048 tokens (here 2 of 192); "
+        self.assertIn("Not measured yet: the window of 4,096 tokens; codes; edits; positions; "
+                      "time; 16 documents of 12,288 tokens in the window of 2,048 tokens (here 2 of 192); "
                       "400 choices (here 4).",
                       text)
         self.assertNotIn("**Time**", text)
         self.assertNotIn("**Codes", text)
+        self.assertNotIn("**Perplexity behind pieces", text)
+
+    def test_edits_are_compared_with_running_again(self):
+        text = truncation.section({"parts": {"edits": edits(0.005, -0.02)}})
+        self.assertIn("3 windows of 2,048 tokens, of 2 documents; 512 tokens behind each", text)
+        self.assertIn("commit c0ffee on A.", text)
+        early = truncation.PIECES["early"]
+        self.assertIn(f"| {early} | the rest stays (`cut`) | 7.43 | +0.50 ± 0.00 | "
+                      "+0.50 to +0.50 |", text)
+        self.assertIn("| the rest stays (`cut`) | 9 of 10 | -10.0 (-29.6 to +9.6) MISSED: -5 |",
+                      text)
+        self.assertIn("32 windows of edits (here 3); ", text)
+        self.assertIn("400 codes of edits (here 10)", text)
+        self.assertEqual(text.count("MISSED: "), 1)
+        self.assertIn("+2.00 ± 0.00 MISSED: +1", truncation.edits(edits(0.02, 0.0)))
 
 
 class RunTest(unittest.TestCase):
