@@ -1,10 +1,10 @@
-// Sums over the clusters of a run's keys: by them a search scores centroids, and what it left out
-// is estimated. Clusters of directions (coarse/wave_keys.h) have them.
+// Sums over the clusters of a run's keys. A search scores centroids by them, and estimates the
+// tokens that it left out. Clusters of directions (coarse/wave_keys.h) have them.
 //
 // Pieces:  keys are clustered in pieces of kPieceKeys; no cluster has keys of two pieces.
 // Place:   a key's number in the order of clusters; within a cluster keys ascend.
 // Means:   in the type of the keys, rounded to nearest. No cluster is empty.
-// Threads: values and pure functions; whoever makes them keeps their memory alive.
+// Threads: values and pure functions; the caller keeps their memory alive.
 #ifndef ATTNDB_INDEX_CLUSTER_SUMS_H_
 #define ATTNDB_INDEX_CLUSTER_SUMS_H_
 

@@ -1,15 +1,14 @@
 // The interface of search: chooses the critical tokens of one q row. Each query type implements it;
 // the exact searches (flat/) are the oracle of the others.
 //
-// Search has two steps, because scores may be estimates: Search chooses candidates, so many that
-// errors of the usual size lose no critical token; the caller scores these exactly, and Refine
-// keeps those that are critical by the exact scores. With exact scores the first step gives the
-// answer.
+// A search has two steps, because scores may be estimates. Search chooses enough candidates that
+// errors of the usual size lose no critical token. The caller scores these exactly, and Refine
+// keeps the critical ones by exact scores. If scores are exact, the first step gives the answer.
 //
-// Shapes:  scores of all tokens that the row sees, over all segments and the tail (score_view.h).
+// Shapes:  scores of all visible tokens of the row, over all segments and the tail (score_view.h).
 // Units:   scores are inner products q.k, unscaled; larger is better.
 // Filter:  `middle` is the range of tokens that is searched; sinks and window lie outside it.
-// Output:  token indices, ascending, written to `indices`; the number of them is returned.
+// Output:  token indices, ascending, written to `indices`; returns their number.
 // Errors:  none. A NaN score counts as the largest (kernels/select.h).
 // Threads: constant after construction; concurrent calls must not share indices or scratch.
 #ifndef ATTNDB_INDEX_CRITICAL_SEARCH_H_
@@ -55,14 +54,14 @@ class CriticalSearch {
   // Whether it reads the view's sums.
   virtual bool NeedsSums() const { return false; }
 
-  // The share of the mass that what it chooses is to hold; 0: it was not asked for a share.
+  // The share of the mass that its choice should hold; 0: the query names no share.
   virtual double share() const { return 0; }
 
   // Chooses candidates. REQUIRES: the view's summary is that of its scores.
   virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;
 
-  // Keeps the candidates that are critical by their scores, which are exact now, as are those of
-  // all tokens outside the middle; `max` is the largest score outside the middle.
+  // Keeps the candidates that are critical by exact scores. The scores of candidates and of all
+  // tokens outside the middle are exact now. `max` is the largest score outside the middle.
   virtual size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                         void* scratch) const = 0;
 };

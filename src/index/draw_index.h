@@ -43,9 +43,9 @@ class DrawIndex {
   // The places that hold keys [first, end); begin is a multiple of 64.
   virtual PlaceRange PlacesOf(size_t first, size_t end) const = 0;
 
-  // As KeyEstimates::Keep, over the places of call.scan, in their order; but blocks that are
-  // expected to hold nothing of the sample are skipped, except those that it audits. REQUIRES:
-  // queries were prepared by estimates() for 4 bits.
+  // As KeyEstimates::Keep, over the places of call.scan, in their order. Skips blocks that are
+  // expected to hold no token of the sample, except blocks that it audits. REQUIRES: queries were
+  // prepared by estimates() for 4 bits.
   virtual KeepCost Draw(const DrawCall& call, kernels::KeptTokens* kept) const = 0;
 };
 

@@ -33,8 +33,8 @@ struct RatedItems {
   const float* scores = nullptr;  // [q row][item], `count` apart; -inf: may not be selected.
   size_t count = 0;
   float* worth = nullptr;  // [item]: the items of most worth are selected.
-  // Whether worth is the largest, over rows, of the score minus the row's best: then the least
-  // worth of a selected item bounds the scores of those that are not selected.
+  // Whether worth is the largest, over rows, of the score minus the row's best. The least worth of
+  // a selected item then bounds the scores of all other items.
   bool is_margin = false;
 };
 
@@ -45,8 +45,8 @@ class FairShare {
   // max_items: limit of RatedItems::count. The call must outlive it.
   FairShare(const IndexCall& call, size_t max_items, SearchScratch* scratch);
 
-  // Tells the best score of a row: of its items, and of what is known from elsewhere. Not finite:
-  // the row has no say. To be called for each row before the first selection.
+  // Sets the best score of a row, over its items and other known tokens. Not finite: the row does
+  // not count. Called for each row before the first selection.
   void SetBest(size_t row, float best) {
     best_[row] = best;
     fed_[row] = 0;
@@ -79,7 +79,7 @@ class FairShare {
   // *most. weights_ holds the scores of the selected items; their order may change.
   size_t MostMissing(size_t row, size_t share, const RatedItems& items,
                      std::span<const uint32_t> selected, float* most);
-  // The weight of the row's scores in weights_, over that of its best score.
+  // The weight of the row's scores in weights_, relative to that of its best score.
   double Weigh(size_t row, size_t count);
 
   const IndexCall& call_;
@@ -90,10 +90,10 @@ class FairShare {
   size_t* const share_sizes_;
   double* const share_weights_;
   float least_ = 0;        // The least worth of a selected item.
-  float* const weights_;   // Room for those of all items.
+  float* const weights_;   // Room for the weights of all items.
   uint32_t* const share_;  // Items of a share.
   size_t num_share_ = 0;
-  uint32_t* const either_;  // Room for all items: those selected or of the share.
+  uint32_t* const either_;  // Room for all items: selected ones and those of the share.
 };
 
 }  // namespace attndb::index

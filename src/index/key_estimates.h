@@ -20,13 +20,13 @@ namespace attndb::index {
 struct EstimateQuery {
   kernels::PlaneQuery plane;  // Its own offset is not used.
   float offset = 0.0f;        // Added to every score: a caller may shift it.
-  // For ScoreBounds: upper bounds of the norm of q as its codes say it, of the norm of what these
-  // leave out, and of what rounding adds to any score.
+  // For ScoreBounds: upper bounds of the norm of q's codes, of the norm of their residual, and of
+  // the rounding that is added to any score.
   float norm = 0.0f;
   float residual = 0.0f;
   float rounding = 0.0f;
   const float* q = nullptr;  // The q given to Prepare.
-  // For Scan: terms of q and what the keys of all positions have in common.
+  // For Scan: terms of q and of the part that the keys of all positions have in common.
   const float* position_terms = nullptr;
 };
 
@@ -52,8 +52,8 @@ struct KeepCall {
   // for a q of norm 1. A block where no key that high would be kept is left out.
   const float* reaches = nullptr;
   const float* row_reaches = nullptr;  // [queries]: how many reaches count, times the norm of q.
-  // One in kAuditEvery blocks is scored in any case, to see what leaving out misses: a block whose
-  // number plus audit_phase is a multiple.
+  // One block in kAuditEvery is always scored, to see what leaving out misses: a block whose number
+  // plus audit_phase is a multiple.
   uint32_t audit_phase = 0;
   static constexpr uint32_t kAuditEvery = 32;
 };
@@ -70,8 +70,8 @@ class KeyEstimates {
 
   virtual size_t num_keys() const = 0;
 
-  // Blocks of 64 keys, ascending, whose estimates are off by far more than those of others, since
-  // one of their keys is far longer: scores of all keys there have to be exact ones.
+  // Blocks of 64 keys, ascending, with much larger errors of estimates than others, because one of
+  // their keys is far longer. All scores there must be exact.
   virtual std::span<const uint32_t> outlier_blocks() const { return {}; }
 
   // Bytes that a scan at `bits` (4 or 8) reads per key.
@@ -90,7 +90,7 @@ class KeyEstimates {
   virtual void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
 
-  // Asks for the memory of what Scan reads of some keys, which are scanned next. REQUIRES: as Scan.
+  // Prefetches the memory that Scan reads for some keys, which are scanned next. REQUIRES: as Scan.
   virtual void Fetch(uint32_t bits, size_t first_key, size_t num_keys) const = 0;
 
   // Keeps the tokens that the rule draws by the scores that Scan gives; the scores are read while

@@ -1,19 +1,18 @@
-// The interface of an index over the keys of one kv head of a run of tokens: it finds the critical
-// keys for all q heads of a group, without scoring every key. Clusters (clustered/), graphs
-// (graph/), product codes (pq/), blocks (coarse/) and types of the caller's own (custom/) implement
-// it.
+// The interface of an index over the keys of one kv head of a run of tokens. It finds the critical
+// keys for all q heads of a group, without scoring every key. Implemented by clusters (clustered/),
+// graphs (graph/), product codes (pq/), blocks (coarse/) and the caller's own types (custom/).
 //
-// Chains:  one search serves all runs of a chain, as what it finds in one run tells what is worth
-//          finding in the others.
+// Chains:  one search serves all runs of a chain, because the result in one run sets the limit for
+//          the others.
 // Shapes:  q [num_q_rows] rows of keys.num_elements float32; keys of a run are numbered from 0 in
 //          the order of their tokens.
 // Units:   scores are exact inner products q.k, unscaled; larger is better.
-// Filter:  only keys [first_visible, num_visible) of a run may be found: sinks are hidden, and
-//          tokens behind a reused prefix.
-// Rows:    a search asks for the keys that it scores in lists, one list a phase.
+// Filter:  only keys [first_visible, num_visible) of a run may be found: sinks are hidden, and so
+//          are tokens beyond a reused prefix.
+// Rows:    a search requests the keys that it scores as lists, one list per phase.
 // Errors:  those of reading keys; sizes are preconditions. Keys and q are finite (heads with NaN or
 //          Inf run `full`).
-// Threads: constant once built; concurrent calls must not share scratch, lease or what they write.
+// Threads: constant after construction; concurrent calls must not share scratch, lease or outputs.
 #ifndef ATTNDB_INDEX_KEY_INDEX_H_
 #define ATTNDB_INDEX_KEY_INDEX_H_
 
@@ -33,7 +32,7 @@
 
 namespace attndb::index {
 
-// What a search is to find for each q row.
+// The kind of result of a search for each q row.
 enum class SearchKind : uint8_t {
   kTopK,   // The k best.
   kRange,  // All with score >= best - beta: DIPR, AlayaDB 6.1.
@@ -49,9 +48,9 @@ enum class RangeWalk : uint8_t {
   kListOrder,  // AlayaDB, Algorithm 1: each q row alone, keys in the order of finding them.
 };
 
-// Where a graph sees through keys if some of its keys are hidden.
+// The keys through which a graph looks further if some of its keys are hidden.
 enum class Expand : uint8_t {
-  kHidden,  // Hidden keys: their neighbours stand in their place.
+  kHidden,  // Hidden keys: replaced by their neighbours.
   kAll,     // All neighbours of a key that is followed: their neighbours too (AlayaDB 7.1).
 };
 
@@ -96,10 +95,10 @@ struct IndexCall {
   const float* q = nullptr;
   size_t q_stride = 0;  // Elements.
   size_t num_q_rows = 0;
-  // [num_q_rows]: the best score known from elsewhere, as of sinks and window; -inf: none. The
-  // margin of a range counts from the larger of this and what is found.
+  // [num_q_rows]: the best known score of other tokens, such as sinks and window; -inf: none. The
+  // margin of a range counts from the larger of this and the best found score.
   const float* best = nullptr;
-  // [num_q_rows], for kMass: log of the mass that sinks, window and denominator hold.
+  // [num_q_rows], for kMass: log of the mass of sinks, window and denominator.
   const double* log_fixed = nullptr;
   storage::RowLease* rows = nullptr;  // The lease that reads keys.
 
@@ -112,7 +111,7 @@ struct IndexCall {
   }
 };
 
-// What was found for one q row: run by run, in no order within a run. Not owned; has room for all
+// The keys found for one q row: run by run, in no order within a run. Not owned; has room for all
 // visible keys.
 struct FoundKeys {
   uint32_t* tokens = nullptr;
@@ -127,13 +126,13 @@ struct FoundKeys {
   float* rest = nullptr;
 };
 
-// Work of a search, for all q rows together; added to what is there.
+// Work of a search, for all q rows together; added to the present values.
 struct SearchCost {
   uint64_t bytes_touched = 0;  // Bytes of the index and of K.
-  uint64_t keys_scored = 0;    // Keys whose score was estimated or computed, once a q row.
-  uint64_t rows_read = 0;      // Rows of K.
-  uint64_t hops = 0;           // Reads that waited for the one before.
-  uint64_t clusters = 0;       // Clusters, or blocks, whose keys were visited.
+  uint64_t keys_scored = 0;  // Keys whose score was estimated or computed, counted once per q row.
+  uint64_t rows_read = 0;    // Rows of K.
+  uint64_t hops = 0;         // Reads that waited for the one before.
+  uint64_t clusters = 0;     // Clusters, or blocks, whose keys were visited.
   // Runs in which every visible key was scored, because they are few or estimates tell too little.
   uint64_t full_scans = 0;
 };

@@ -11,7 +11,7 @@
 
 namespace attndb::index {
 
-// The selected weights: all above `least`, and the first `num_equal` of those equal to it.
+// The selected weights: all above `least`, and the first `num_equal` ones equal to it.
 struct MassCut {
   float least = 0;
   size_t num_equal = 0;

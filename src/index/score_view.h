@@ -1,8 +1,8 @@
-// The scores of one q row over all tokens that it sees, with their summary by blocks: searches and
-// the estimate of the remainder read them.
+// The scores of one q row over all visible tokens, with their summary by blocks. Searches and the
+// estimate of the remainder read them.
 //
 // Units:   scores are inner products q.k, unscaled, in token order from token 0.
-// Threads: a view; whoever changes a score calls MarkChanged.
+// Threads: a view. Code that changes a score calls MarkChanged.
 #ifndef ATTNDB_INDEX_SCORE_VIEW_H_
 #define ATTNDB_INDEX_SCORE_VIEW_H_
 
@@ -44,8 +44,7 @@ double WeighRange(const ScoreView& view, TokenRange range, const kernels::LogitS
                   float max, float* masses);
 
 // As kernels::SelectRange over the tokens of the range; indices are tokens. REQUIRES: no score of
-// the range was raised since it was summarized; room for the range, a block and
-// kernels::kSelectSlack.
+// the range was raised after the summary; room for the range, a block and kernels::kSelectSlack.
 size_t SelectTokens(const ScoreView& view, TokenRange range, float threshold, uint32_t* indices);
 
 }  // namespace attndb::index

@@ -1,7 +1,7 @@
-// The interface of a ranking of a segment's tokens, for one kv head, that holds for any query:
+// The interface of a ranking of a segment's tokens, for one kv head, that holds for every query:
 // prefill/ makes one from the prompt's last queries.
 //
-// Threads: a view; whoever made it keeps its memory alive.
+// Threads: a view; its maker keeps the memory alive.
 #ifndef ATTNDB_INDEX_TOKEN_RANKING_H_
 #define ATTNDB_INDEX_TOKEN_RANKING_H_
 

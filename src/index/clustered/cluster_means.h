@@ -1,10 +1,10 @@
 // Internal to clustered: the means of clusters in codes of 8 bits, so that one scan scores all
-// means. They only decide which clusters to scan; and a mean's code errs by a sixteenth of what a
-// key's code of 4 bits does.
+// means. They only decide which clusters to scan. A mean's code errs by a sixteenth of the error of
+// a key's 4-bit code.
 //
 // Made:    from the planes' own means when planes are read: the codes take a hundredth of their
 //          memory.
-// Threads: constant once made.
+// Threads: constant after construction.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTER_MEANS_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTER_MEANS_H_
 

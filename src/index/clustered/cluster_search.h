@@ -1,13 +1,13 @@
 // Internal to clustered: one search, for a group's q rows, in the clusters of a chain of runs.
 //
-// Rounds:  first the clusters that look best for each q row, over all runs, are scanned. Their
-//          scores tell what is worth finding; then every cluster that may hold as much for some row
-//          is scanned. The codes' estimates give candidates, the union over all rows, which are
-//          scored exactly for all rows at once: a row of K serves the whole group.
+// Rounds:  first scans the clusters that look best for each q row, over all runs. Their scores set
+//          the limit of a useful score. Then scans every cluster that may reach this limit for some
+//          row. The codes' estimates give candidates, the union over all rows. These are scored
+//          exactly for all rows at once: a row of K serves the whole group.
 // Numbers: clusters are numbered through all runs. A slot is a visited cluster, in the order of
 //          visits; a place is one of a slot's keys.
 // Memory:  the caller's scratch; nothing is allocated.
-// Threads: one thread a search.
+// Threads: one thread per search.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTER_SEARCH_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTER_SEARCH_H_
 
@@ -34,7 +34,7 @@ class ClusterSearch {
 
   // The scratch, in the order in which it is cut up.
   struct Scratch {
-    // [run]: number of its first cluster; then that of all clusters.
+    // [run]: number of its first cluster; at the end, the number of all clusters.
     size_t* first_clusters = nullptr;
     float* spare = nullptr;            // [channels]
     std::byte* codes = nullptr;        // [q row][QueryCodeBytes]

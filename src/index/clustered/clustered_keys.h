@@ -1,20 +1,20 @@
 // Clusters that prune the scan of key planes: the keys of one kv head in an order in which each
 // block of the planes is a cluster (key_order.h). A search scores the blocks' means, scans the
-// blocks that may hold what it wants at 4 bits, and scores what these bring up exactly.
+// blocks that may hold wanted keys at 4 bits, and scores the candidates exactly.
 //
-// Bound:   the best key of a cluster scores about its mean's score plus |q| * reach, where reach is
-//          how far above the mean sampled queries found the best key. A cluster is visited if mean
-//          + effort * |q| * reach comes up to what some q head of the group looks for; effort is
-//          kEffort where none is given. The bound is an estimate: keys beyond it are missed.
-// Ours:    means rank as well as anything tried: scores by ridge regression of each cluster's
-//          log-sum-exp on the sampled queries (as SAAP, arXiv:2502.08246, and LoRANN,
+// Bound:   the best key of a cluster scores about its mean's score plus |q| * reach. The reach
+//          tells how far above the mean sampled queries found the best key. A cluster is visited if
+//          mean + effort * |q| * reach attains the score that some q head of the group looks for;
+//          the default effort is kEffort. The bound is an estimate: keys beyond it are missed.
+// Ours:    means rank as well as anything that was tried. Scores by ridge regression of each
+//          cluster's log-sum-exp on the sampled queries (as SAAP, arXiv:2502.08246, and LoRANN,
 //          arXiv:2410.18926, learn theirs) gain less than a point of recall at the same number of
 //          keys.
-// Draws:   a block of 16 keys is not scanned if its noise does not come up to what a key of it
-//          would need. The sample is then that of a scan of all keys, except for keys beyond the
-//          reach.
+// Draws:   a block of 16 keys is not scanned if its noise is below the least noise by which one of
+//          its keys could be drawn. The sample is then that of a scan of all keys, except for keys
+//          beyond the reach.
 // Errors:  kResourceExhausted: no memory; Parse: those of cluster_format.h. Keys are finite.
-// Threads: constant once made.
+// Threads: constant after construction.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
 

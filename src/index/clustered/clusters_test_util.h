@@ -108,7 +108,7 @@ class TopicHead {
   std::vector<uint32_t> q_heads_;
 };
 
-// What a search found for each q row, tokens ascending, and its cost.
+// The result of a search for each q row, tokens ascending, and its cost.
 struct Found {
   std::vector<std::vector<uint32_t>> tokens;
   std::vector<std::vector<float>> scores;
@@ -141,8 +141,7 @@ inline Found Search(const IndexCall& call) {
   return result;
 }
 
-// Expects that a q row that is not finite, after two that are, does not change what the first row
-// finds.
+// Expects that a non-finite q row behind two finite ones does not change the first row's result.
 inline void ExpectBadRowHasNoSay(IndexCall call) {
   constexpr size_t kRows = TopicHead::kGroup;
   std::vector<float> q(call.q, call.q + kRows * call.q_stride);

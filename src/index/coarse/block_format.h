@@ -25,7 +25,7 @@ inline constexpr std::string_view kBlocksMagic = "attnblck";
 inline constexpr uint32_t kBlocksVersion = 1;
 inline constexpr size_t kBlocksHeaderBytes = 64;
 
-// What stands for the keys of a block. The numbers are part of the format.
+// The summary that represents the keys of a block. The numbers are part of the format.
 enum class BlockSummary : uint32_t {
   kBounds = 1,           // Each channel's largest value, then each channel's smallest.
   kRepresentatives = 2,  // The mean of a few of the keys.
@@ -38,7 +38,7 @@ struct BlockForm {
   uint32_t num_representatives = 0;  // Only for kRepresentatives.
 };
 
-// What is summarised, and how. A summary is a row that kernels score as they score keys.
+// The shape of the summarised keys, and the form. A summary is a row that kernels score like a key.
 struct BlockShape {
   BlockForm form;
   uint64_t num_keys = 0;

@@ -1,12 +1,12 @@
-// Keys in blocks of consecutive tokens; one row stands for all keys of a block (block_bounds.h,
+// Keys in blocks of consecutive tokens; one row represents all keys of a block (block_bounds.h,
 // block_representatives.h). A search scores these rows, selects whole blocks for the group, and
 // scores their keys exactly (block_search.h).
 //
-// Queries: the k best only. A block's row does not tell how the keys of the block spread, so that
-//          it can't answer ranges and masses.
+// Queries: only the k best. A block's row does not tell how the keys of the block spread, so it
+//          can't answer ranges and masses.
 // Errors:  kResourceExhausted: no memory; Parse: those of block_format.h. Keys must be finite
 //          (heads with NaN or Inf run `full`).
-// Threads: constant once made.
+// Threads: constant after construction.
 #ifndef ATTNDB_INDEX_COARSE_BLOCK_KEYS_H_
 #define ATTNDB_INDEX_COARSE_BLOCK_KEYS_H_
 

@@ -1,17 +1,16 @@
 // Internal to coarse: one search, for a group's q rows, in the blocks of a chain of runs.
 //
 // Group:   blocks are selected once for all rows. By bounds, a block's worth is the largest, over
-//          rows, of its bound minus the best score that the row knows of, as in pq/pq_index.h: so
-//          every row gets its best blocks, although others may have larger scores. By
-//          representatives it is the sum of the rows' scores, as InfLLM sums over heads. A row that
-//          is not finite does not count. If a row starves all the same, by ties of another row or
-//          because another row is much longer, it gets its share of the blocks first
-//          (fair_share.h).
-// Whole:   the blocks of most worth are selected whole, as long as another whole block fits into
-//          effort x k keys, but one at least. Hidden keys of the first and last visible block are
+//          rows, of its bound minus the row's best known score, as in pq/pq_index.h. So every row
+//          gets its best blocks, although others may have larger scores. By representatives, the
+//          worth is the sum of the rows' scores, as InfLLM sums over heads. A non-finite row does
+//          not count. A row may still starve, by ties of another row or because another row is much
+//          longer; it then gets its share of the blocks first (fair_share.h).
+// Whole:   blocks of most worth are selected whole, as long as another whole block fits into effort
+//          x k keys; at least one is selected. Hidden keys of the first and last visible block are
 //          left out.
-// Effort:  1, the default, is as published: every row finds all that was selected. With more, each
-//          row finds the k best of the selected keys.
+// Effort:  1, the default, is as published: every row finds all selected keys. With more effort,
+//          each row finds the k best of the selected keys.
 // Numbers: visible blocks are numbered through all runs.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.

@@ -1,6 +1,6 @@
-// What summaries of blocks are made from.
+// The source of block summaries.
 //
-// Threads: a value; whoever makes it keeps its memory alive.
+// Threads: a value; the caller keeps its memory alive.
 #ifndef ATTNDB_INDEX_COARSE_BLOCK_SOURCE_H_
 #define ATTNDB_INDEX_COARSE_BLOCK_SOURCE_H_
 

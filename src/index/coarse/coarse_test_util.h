@@ -17,8 +17,8 @@
 
 namespace attndb::index::test {
 
-// Keys that drift from token to token, as those of a text do, with a large mean in some channels
-// and a few outliers; and a sampled query for some tokens.
+// Keys that drift from token to token, like those of a text, with a large mean in some channels and
+// a few outliers; and a sampled query for some tokens.
 class DriftingHead {
  public:
   DriftingHead(DType dtype, size_t num_keys, size_t dim, uint64_t seed, size_t query_step = 7)
@@ -110,7 +110,7 @@ inline double PlainBound(const DriftingHead& head, size_t first, size_t end, con
   return bound;
 }
 
-// The mean of those keys of [first, end) that the queries behind them score highest, on average.
+// The mean of the keys in [first, end) that later queries score highest, on average.
 inline std::vector<double> PlainRepresentative(const DriftingHead& head, size_t first, size_t end,
                                                size_t num_kept) {
   std::vector<std::pair<double, size_t>> scored;

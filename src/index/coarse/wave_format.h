@@ -25,7 +25,7 @@ inline constexpr std::string_view kWaveMagic = "attnwave";
 inline constexpr uint32_t kWaveVersion = 1;
 inline constexpr size_t kWaveHeaderBytes = 64;
 
-// What is clustered, and how.
+// The shape of the clustered keys, and the parameters of the clustering.
 struct WaveShape {
   uint64_t num_keys = 0;
   size_t key_channels = 0;    // Padded elements of a key.

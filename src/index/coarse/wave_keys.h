@@ -1,13 +1,13 @@
 // Keys in clusters by direction, with the means of each cluster's keys and values: RetroInfer's
 // wave index. A search scores the clusters' mean keys, and scores exactly the keys of the clusters
-// that are worth most to the group (wave_search.h); sums() is what the others are estimated from.
+// of most worth to the group (wave_search.h). The other clusters are estimated from sums().
 //
-// Queries: the k best only: a mean does not tell how the keys of its cluster spread.
+// Queries: only the k best: a mean does not tell how the keys of its cluster spread.
 // Bound:   the weights of a cluster's keys add up to at least count x exp(scale q.mean) (Jensen's
-//          inequality), but for the mean's rounding, and where no soft cap bends logits.
+//          inequality), except for the mean's rounding, and only if no soft cap bends logits.
 // Errors:  kResourceExhausted: no memory; Parse: those of wave_format.h. Keys and values must be
 //          finite (heads with NaN or Inf run `full`).
-// Threads: constant once made.
+// Threads: constant after construction.
 // Source:  RetroInfer (arXiv:2505.02922), segmented clustering.
 #ifndef ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
 #define ATTNDB_INDEX_COARSE_WAVE_KEYS_H_

@@ -1,4 +1,4 @@
-// Clusters for tests, and what they hold, in plain float64.
+// Clusters for tests, and their contents, in plain float64.
 #ifndef ATTNDB_INDEX_COARSE_WAVE_TEST_UTIL_H_
 #define ATTNDB_INDEX_COARSE_WAVE_TEST_UTIL_H_
 

@@ -1,9 +1,9 @@
-// The index of one kv head of a run that a type of the caller's made (attndb/custom_index.h): asks
-// the type which rows it selects, checks the answer, and scores these rows exactly.
+// The index of one kv head of a run, made by a caller's own type (attndb/custom_index.h). Asks the
+// type for its selection, checks the answer, and scores the selected rows exactly.
 //
-// Errors:  kInvalidArgument where the type throws, returns an error or selects what it may not,
-//          naming the type, layer and kv head, what was expected and found; kResourceExhausted
-//          where it or its answer gets no memory; else those of reading keys.
+// Errors:  kInvalidArgument if the type throws, fails or selects forbidden rows, naming the type,
+//          layer and kv head, what was expected and found; kResourceExhausted if the type or its
+//          answer gets no memory; else those of reading keys.
 // Memory:  unlike other indexes, a search allocates: selections are the type's own vectors.
 // Threads: as key_index.h.
 #ifndef ATTNDB_INDEX_CUSTOM_CUSTOM_KEYS_H_
@@ -22,9 +22,9 @@
 
 namespace attndb::index {
 
-// Runs a function of the caller's. What it throws or returns becomes a Status of kInvalidArgument
-// or kResourceExhausted, whatever its own code, since some of attndb's codes tell of damaged files.
-// `what` names the type and where it ran.
+// Runs a function of the caller. Its error or exception becomes kInvalidArgument or
+// kResourceExhausted, whatever its own code, because some of attndb's codes mean damaged files.
+// `what` names the type and the place.
 Status CallCustom(const std::string& what, const std::function<Status()>& call);
 
 // "custom index 'pages', layer 3, kv head 1"
@@ -40,7 +40,7 @@ class CustomKeys final : public KeyIndex {
     uint64_t num_rows = 0;
     uint32_t head_dim = 0;
     uint32_t v_head_dim = 0;
-    uint64_t memory_bytes = 0;  // As the object reported them.
+    uint64_t memory_bytes = 0;  // As the object reported it.
   };
   explicit CustomKeys(Parts parts) : parts_(std::move(parts)) {}
 
@@ -51,7 +51,7 @@ class CustomKeys final : public KeyIndex {
 
   size_t num_keys() const override { return parts_.num_rows; }
   uint64_t memory_bytes() const override { return parts_.memory_bytes; }
-  // Scratch for the estimates of what was not selected, which FoundKeys::rest points to.
+  // Scratch for the estimates of unselected rows, which FoundKeys::rest points to.
   size_t ScratchBytes(const IndexCall& call) const override;
   // REQUIRES: the indexes of all runs are of one type, layer and kv head.
   Status Search(const IndexCall& call, void* scratch, FoundKeys* found,

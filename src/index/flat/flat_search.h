@@ -23,7 +23,7 @@ inline uint32_t CountOfRatio(double ratio, uint64_t num_tokens, uint64_t num_fix
 class FlatTopK final : public CriticalSearch {
  public:
   explicit FlatTopK(uint32_t k) : k_(k) {}
-  // k is CountOfRatio of each call; `num_static` tokens are fixed besides sinks and window.
+  // k is CountOfRatio of each call. `num_static` tokens are fixed in addition to sinks and window.
   static FlatTopK OfRatio(double ratio, uint32_t num_static = 0) {
     FlatTopK search(0);
     search.ratio_ = ratio;

@@ -42,8 +42,9 @@ class DistinctKeys {
   // a key before the old token. Valid until this is destroyed or the next call.
   Result<GraphSource> KindSource();
 
-  // The bytes of a graph of all keys, from one of the kinds. *header is that of all keys with slots
-  // of at most max_degree neighbours; its entry point and routers are filled in.
+  // Returns the bytes of a graph of all keys, from a graph of the kinds. *header describes the
+  // graph of all keys, with slots of at most max_degree neighbours; its entry point and routers are
+  // filled in.
   Result<AlignedBuffer> Expand(const GraphView& kinds, size_t max_degree,
                                GraphHeader* header) const;
 

@@ -28,7 +28,7 @@ struct ExactNearestCall {
 };
 
 // Lists numbers of rows, best first; of equal scores the lowest number first. Memory: a float32 of
-// each row for every query of those that are scored at once, eight a thread. Once *cancel is set
+// each row for every query that is scored at the same time, eight per thread. Once *cancel is set
 // the lists are meaningless.
 NearestLists FindExactNearest(const ExactNearestCall& call);
 

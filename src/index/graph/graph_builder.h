@@ -1,8 +1,8 @@
 // Internal to graph: the build of a graph from training queries.
 //
-// Phases:  each runs over its parts in parallel, and a part writes only its own keys; what one key
-//          adds to another key's list is applied afterwards, in the order of keys. So the graph
-//          depends on the source and the options alone, not on threads.
+// Phases:  each runs over its parts in parallel, and a part writes only its own keys. Additions to
+//          the list of another key are applied afterwards, in the order of keys. So the graph
+//          depends only on the source and the options, not on threads.
 // Errors:  kCancelled, kResourceExhausted.
 // Threads: one thread, which calls the pool.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_BUILDER_H_
@@ -23,7 +23,7 @@
 
 namespace attndb::index {
 
-// A graph of some of the keys that a graph is built for: those from first_key on.
+// An existing graph of some keys of the new graph: those from first_key on.
 struct PriorGraph {
   GraphView graph;
   size_t first_key = 0;

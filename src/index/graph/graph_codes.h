@@ -35,7 +35,7 @@ void ForParts(ThreadPool* pool, size_t num_parts, const Fn& fn) {
   for (uint32_t part = 0; part < num_parts; ++part) fn(part);
 }
 
-// Keys centred and turned (kernels/hadamard.h), with what is needed to treat queries alike.
+// Keys, centred and rotated (kernels/hadamard.h), with the data to treat queries in the same way.
 class TurnedKeys {
  public:
   TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPool* pool);

@@ -60,7 +60,7 @@ struct GraphView {
   SlotView router_keys;
 };
 
-// What the graph's owner knows of it.
+// The owner's knowledge of the graph.
 struct GraphShape {
   uint64_t num_keys = 0;
   size_t num_elements = 0;

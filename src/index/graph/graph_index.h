@@ -4,17 +4,15 @@
 // Shapes:  as index/key_index.h; keys are the middle of a run: the caller leaves out sinks and
 //          window.
 // Effort:  for top-k: the search window, the number of keys that are kept and followed for each q
-//          row (0: three times k). For a range: the number of keys of each q row that are followed
-//          although they are out of range (0: 192). A range in the order of its list has
-//          list_threshold instead.
+//          row (0: three times k). For a range: the number of each q row's out-of-range keys that
+//          are followed nevertheless (0: 192). A range in list order has list_threshold instead.
 // Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
 //          graph_format.h.
-// Threads: constant once made; concurrent calls must not share scratch or what they write.
+// Threads: constant after construction; concurrent calls must not share scratch or outputs.
 // Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933); DIPRS, AlayaDB 6.1. Ours differs:
-//          Ours differs: every list that a key is in gives it neighbours, not only the last one;
-//          distances among keys obey the triangle inequality; a walk serves all q heads of a group,
-//          and starts at the keys of the training queries nearest to q (docs/formats/graph.md,
-//          graph_builder.h).
+//          every list with a key gives it neighbours, not only the last one; distances among keys
+//          obey the triangle inequality; a walk serves all q heads of a group, and starts at the
+//          keys of the training queries nearest to q (docs/formats/graph.md, graph_builder.h).
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
 
@@ -70,13 +68,13 @@ class GraphIndex final : public KeyIndex {
   static Result<GraphIndex> Grow(const GraphSource& source, const GraphIndex& prior,
                                  const GraphOptions& options = {});
 
-  // Builds a graph of keys for some runs of which there are graphs: `priors`, of runs that do not
-  // overlap, with the same row length and type. Their routers are training queries beside those of
-  // the source, which may have none, and their lists stay where nothing better is found. So keys
-  // are inserted (one prior graph, of the first keys) and graphs of adjacent segments merged. Equal
-  // keys count as different ones.
-  // Inserts want q rows of the new tokens: on heads that look near by, old queries know nothing of
-  // new keys (recall .34 instead of .99 on one of SmolLM2's).
+  // Builds a graph of keys for which graphs of some runs exist: `priors`, of runs that do not
+  // overlap, with the same row length and type. Their routers are training queries, in addition to
+  // those of the source, which may have none. Their lists stay where nothing better is found. So
+  // keys are inserted (one prior graph, of the first keys), and graphs of adjacent segments are
+  // merged. Equal keys count as different ones.
+  // Inserts need q rows of the new tokens: on heads that look near by, old queries know nothing
+  // about new keys (recall .34 instead of .99 on one of SmolLM2's).
   static Result<GraphIndex> Extend(const GraphSource& source, std::span<const GraphRun> priors,
                                    const GraphOptions& options = {});
 

@@ -1,10 +1,10 @@
-// Internal to graph: finds a range as AlayaDB's Algorithm 1 (DIPRS) does.
+// Internal to graph: finds a range by AlayaDB's Algorithm 1 (DIPRS).
 //
-// Each q row walks alone. A list C begins with one start key; its keys are followed one by one, in
-// the order in which they entered it. A neighbour that was not visited is scored, and appended
+// Each q row walks alone. A list C begins with one start key. Its keys are followed one by one, in
+// the order in which they entered it. A neighbour that was not visited is scored. It is appended
 // while C has at most l0 keys, or if its score is at least the best minus beta. The best score is
-// that of C and of what the caller knows: sinks, window, tail (7.1). Keys that are out of range of
-// the final best are dropped in the end.
+// the largest of C and of the caller's tokens: sinks, window, tail (7.1). Keys out of range of the
+// final best are dropped at the end.
 //
 // Start:   the entry point of the graph or, if that is hidden, the next visible key: the paper
 //          leaves it open.

@@ -49,7 +49,7 @@ class NeighbourChooser {
 
  private:
   void Rank(uint32_t key, std::span<const uint32_t> candidates);
-  // Removes from the open ones those that the first open one hides.
+  // Removes the open candidates that the first open one hides.
   void HideBehindFirst();
 
   const KeyCodes* const codes_;

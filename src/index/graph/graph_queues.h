@@ -107,7 +107,7 @@ class TopQueue {
   Candidate* best_ = nullptr;
 };
 
-// What both walks of a range share, the best-first walk and that in the order of the list
+// Shared by both walks of a range, the best-first walk and the walk in list order
 // (graph_list_walk.h): the range moves up with the best score.
 class RangeFound {
  public:

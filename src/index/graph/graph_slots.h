@@ -25,7 +25,7 @@ inline constexpr size_t kMaxSlotBytes = 64;
 inline constexpr size_t kMaxWideSlotBytes = 1024;
 // The longest list, since one byte counts it.
 inline constexpr size_t kMaxSlotIds = 255;
-// The longest list of a slot that is not wide: what 64 bytes have room for at 8 bits a number.
+// The longest list of a narrow slot: 64 bytes hold as many numbers of 8 bits.
 inline constexpr size_t kMaxNarrowIds = 63;
 
 // Stands for no key.

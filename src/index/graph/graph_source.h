@@ -1,6 +1,6 @@
-// What a graph is built from, and how.
+// The source and the options of a graph's build.
 //
-// Threads: values; whoever makes them keeps their memory alive.
+// Threads: values; the caller keeps their memory alive.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
 

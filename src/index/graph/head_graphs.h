@@ -1,5 +1,5 @@
-// Graphs of the q heads of a group over the keys of their kv head: each is trained by the sampled
-// queries of its q head alone, and searched for that q head alone.
+// Graphs of the q heads of a group over the keys of their kv head. Each graph is trained by the
+// sampled queries of its q head only, and searched for that q head only.
 //
 // Shapes:  as index/key_index.h; row r of a call belongs to q head r of the group, so a call has as
 //          many rows as there are graphs.
@@ -7,7 +7,7 @@
 // Errors:  Build: those of the graphs; kResourceExhausted: no memory. Parse: kCorruption, or
 //          kUnsupported for another version, naming object, graph, field, expected and found.
 // Threads: as graph_index.h.
-// Source:  RetrievalAttention, Appendix C: one index a q head. AlayaDB 7.2 shares one index among
+// Source:  RetrievalAttention, Appendix C: one index per q head. AlayaDB 7.2 shares one index among
 //          the group, as GraphIndex does.
 #ifndef ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
 #define ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_

@@ -33,7 +33,7 @@ class NeighbourPruner {
 
  private:
   void Score(uint32_t key, std::span<const uint32_t> others);
-  // Removes from the open candidates those that score higher with `chosen` than with the key.
+  // Removes open candidates that score higher with `chosen` than with the key.
   void PassOver(uint32_t chosen);
 
   const kernels::RowsView keys_;

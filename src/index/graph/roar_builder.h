@@ -1,23 +1,24 @@
-// Internal to graph: the build of RoarGraph as it was published.
+// Internal to graph: the build of RoarGraph as published.
 //
-//   1. Each training query finds the N_q keys that score highest, exactly.
+//   1. Each training query finds the N_q keys with the highest scores, exactly.
 //   2. Projection: the best of them, the query's pivot, gets up to M neighbours from among the
 //      others. If several queries have one pivot, the last query counts. Neighbours link back.
-//   3. Enhancement: each key searches the projected graph for the L keys that score highest with
-//      it, starting from the medoid of the keys that the projection linked (other keys may lead
-//      nowhere), and gets M neighbours from these, which link back.
-//   4. A key's neighbours are those of both steps, 2 M at most.
+//   3. Enhancement: each key searches the projected graph for the L keys with the highest scores,
+//      starting from the medoid of the keys that the projection linked (other keys may lead
+//      nowhere). It gets M neighbours from these, which link back.
+//   4. A key's neighbours are those of both steps, at most 2 M.
 //
-// Neighbours are chosen in the order of their scores with the key; a candidate that scores higher
-// with a chosen neighbour than with the key is passed over. In step 2 candidates that were passed
-// over fill up the rest of M. Lists that become too long because others link back are chosen anew.
+// Neighbours are chosen in the order of their scores with the key. A candidate is passed over if it
+// scores higher with a chosen neighbour than with the key. In step 2, candidates that were passed
+// over fill up the rest of M. If links back make a list too long, its neighbours are chosen anew.
 //
 // Errors:  kCancelled, kResourceExhausted.
-// Threads: one thread, which calls the pool; the graph does not depend on the number of threads.
-//          It may depend on the instruction set, whose sums are rounded in another order.
+// Threads: one thread, which calls the pool; the graph does not depend on the number of threads. It
+//          may depend on the instruction set, whose sums are rounded in another order.
 // Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933), section 4; AlayaDB 7.2 (ii). Keys
-//          that cannot be reached in the end are linked, as the format demands; the authors' code
-//          links back while others read the lists, ours when all lists are there.
+//          that are unreachable at the end are linked, because the format requires it. The authors'
+//          code links back while other threads read the lists; ours links back when all lists are
+//          there.
 #ifndef ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
 #define ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
 

@@ -2,17 +2,17 @@
 //
 //   1. A new key finds the training query of the old keys that scores highest with it.
 //   2. It gets M neighbours from among the N_q old keys that score highest with that query. A graph
-//      does not keep these lists, which take 400 bytes a query with N_q = 100: they are found anew,
-//      for the queries that some new key finds. They never hold new keys.
-//   3. The neighbours link back. Lists that become longer than 2 M are chosen from anew.
+//      does not keep these lists, which take 400 bytes a query with N_q = 100. They are found anew,
+//      for each query that some new key finds. They never hold new keys.
+//   3. The neighbours link back. Lists that become longer than 2 M are chosen anew.
 //
 // Errors:  kCancelled, kResourceExhausted.
-// Threads: one thread, which calls the pool; the graph does not depend on the number of threads.
-//          It may depend on the instruction set, as that of a build.
+// Threads: one thread, which calls the pool; the graph does not depend on the number of threads. It
+//          may depend on the instruction set, as that of a build.
 // Source:  RetrievalAttention, Appendix C, after the updates of RoarGraph, Chen et al. (VLDB 2024,
-//          arXiv:2408.08933). We take "closest" as of largest inner product; queries scaled to norm
-//          1 give the same recall. Keys that cannot be reached in the end are linked, as the format
-//          demands.
+//          arXiv:2408.08933). We take "closest" as largest inner product; queries scaled to norm 1
+//          give the same recall. Keys that are unreachable at the end are linked, because the
+//          format requires it.
 #ifndef ATTNDB_INDEX_GRAPH_ROAR_GROWTH_H_
 #define ATTNDB_INDEX_GRAPH_ROAR_GROWTH_H_
 

@@ -1,4 +1,4 @@
-// Internal to graph: what a walk is asked, its scratch, and how it reads and scores keys.
+// Internal to graph: the arguments and the scratch of a walk, and how it reads and scores keys.
 //
 // Threads: one thread.
 #ifndef ATTNDB_INDEX_GRAPH_WALK_CALL_H_
@@ -27,7 +27,7 @@ struct WalkCall {
   const float* q = nullptr;
   size_t q_stride = 0;
   size_t num_q_rows = 0;
-  const float* best = nullptr;  // As in IndexCall; null: nothing is known.
+  const float* best = nullptr;  // As in IndexCall; null: not known.
 };
 
 // Keys of a batch: keys in sight are scored in batches of at most so many.

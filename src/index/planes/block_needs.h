@@ -1,9 +1,9 @@
-// Internal to planes: for a Keep with reaches, how much noise a key of each block must have to be
-// worth scoring; and what leaving out the other blocks may have missed.
+// Internal to planes: for a Keep with reaches, computes the least noise that makes a key of each
+// block worth scoring, and counts what leaving out the other blocks may have missed.
 //
-// Audit:   blocks are scored in turn, whatever they need. Keys of them that are kept, and would
-//          have been left out, tell what the reaches miss: without bias, as every block has its
-//          turn.
+// Audit:   blocks are scored in turn, whatever they need. An audited block's kept keys that would
+//          have been left out tell what the reaches miss. The count has no bias, because every
+//          block has its turn.
 // Threads: a value of one call.
 #ifndef ATTNDB_INDEX_PLANES_BLOCK_NEEDS_H_
 #define ATTNDB_INDEX_PLANES_BLOCK_NEEDS_H_
@@ -31,8 +31,8 @@ class BlockNeeds {
   // of_means[r * stride + b]: q_r times the mean of block first + b.
   void Find(const float* of_means, size_t stride);
 
-  // For `block` and those after it: the least noise by which a key of the block may be kept.
-  // REQUIRES: Find.
+  // For `block` and later ones: the least noise by which a key of the block may be kept. REQUIRES:
+  // Find.
   const float* From(size_t block) const { return needs_.data() + (block - blocks_.first); }
 
   // Counts the missed tokens among those kept from first_kept on. REQUIRES: Find; all of them
@@ -49,7 +49,7 @@ class BlockNeeds {
   const Blocks blocks_;
   const size_t num_blocks_;
   std::array<float, kMost> needs_;
-  // What an audited block would have needed; -inf for the others.
+  // The need of an audited block; -inf for the others.
   std::array<float, kMost> audited_;
 };
 

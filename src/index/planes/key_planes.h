@@ -1,15 +1,15 @@
 // Key planes: the keys of one kv head of a run of tokens, quantized, to be scanned instead of K.
 //
-// Form:    keys go through a transform (transform.h) and are quantized to 8 bits a channel, in two
-//          planes of nibbles (kernels/planes.h) with one scale a key. The high nibbles alone give 4
-//          bits. What the transform subtracts is added back in a scan, so that scores estimate q.k
-//          and are comparable with exact ones. Byte form: plane_format.h.
-// Choice:  where there are sampled queries, each transform is tried on some of the keys, and the
-//          one with the least product of error at 4 bits and cost of a scan is taken
+// Form:    keys go through a transform (transform.h) and are quantized to 8 bits per channel, in
+//          two planes of nibbles (kernels/planes.h) with one scale per key. The high nibbles alone
+//          give 4 bits. A scan adds the subtracted part back, so that scores estimate q.k and are
+//          comparable with exact ones. Byte form: plane_format.h.
+// Choice:  if there are sampled queries, each transform is tried on some of the keys. The transform
+//          with the least product of error at 4 bits and cost of a scan is used
 //          (transform_choice.h).
 // Errors:  kResourceExhausted: no memory; Parse: those of plane_format.h. Keys must be finite
 //          (heads with NaN or Inf run `full`).
-// Threads: constant once made; concurrent calls must not share memory that they write.
+// Threads: constant after construction; concurrent calls must not share outputs.
 // Source:  planes that are read at several precisions, and the bound of their error: ours.
 #ifndef ATTNDB_INDEX_PLANES_KEY_PLANES_H_
 #define ATTNDB_INDEX_PLANES_KEY_PLANES_H_
@@ -107,17 +107,17 @@ class KeyPlanes final : public KeyEstimates {
   const T* Piece(size_t offset) const {
     return reinterpret_cast<const T*>(parts_.main.data() + offset);
   }
-  // Writes the codes of a transformed q; returns the norm of what they leave out.
+  // Writes the codes of a transformed q; returns the norm of their residual.
   double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
   // Blocks whose means are scored at a time.
   static constexpr size_t kMeanBlocks = 64;
   static_assert(kMeanBlocks * kernels::kWeightBlock == kernels::kMostSkipping);
-  // Keys that Keep reads at a time, beside what their blocks' means take of its work memory.
+  // Keys that Keep reads at a time, without the part of its work memory for block means.
   static constexpr size_t kKeepKeys = KeepCall::kWork - kMeanBlocks;
   static_assert(kKeepKeys % kernels::kWeightBlock == 0);
 
-  // Some q rows, and what the means of the blocks from first_block on add to their scores: [q
-  // row][kMeanBlocks], from ScoreBlockMeans.
+  // Some q rows, and the addition to their scores by the means of the blocks from first_block on:
+  // [q row][kMeanBlocks], from ScoreBlockMeans.
   struct ScanRows {
     std::span<const EstimateQuery> queries;
     const float* of_means = nullptr;  // Null if blocks have no means.

@@ -16,12 +16,12 @@
 
 namespace attndb::index {
 
-// Rounding of a transformed row, relative to its norm: what float32 may have lost on the way. The
-// longest way is two Hadamard transforms of 512 channels, 9 sums and a product each, after four
-// steps for each channel; each of these 24 adds at most 2^-24 of the norm.
+// Rounding of a transformed row, relative to its norm: the loss in float32 on the way. The longest
+// way is two Hadamard transforms of 512 channels, 9 sums and a product each, after four steps for
+// each channel; each of these 24 adds at most 2^-24 of the norm.
 inline constexpr double kTransformRounding = 0x1p-19;
-// Rounding of what is subtracted from a key and added back to its scores, relative to its norm and
-// q's: both are float32, and R(p) b comes from tables of polynomials that are off by 10^-5
+// Rounding of the part that is subtracted from a key and added back to its scores, relative to its
+// norm and q's. Both are float32, and R(p) b comes from tables of polynomials with errors of 10^-5
 // (rotary_bias.cc).
 inline constexpr double kAddedRounding = 0x1p-15;
 // Covers products of scales, and squares, too small for float32.
@@ -39,9 +39,9 @@ class PlaneBuilder {
   PlaneBuilder(const PlaneSource& source, const TransformKind& kind,
                const TransformVectors& vectors);
 
-  // Builds planes of the keys [first_key, first_key + num_keys) of the source; they have no keys if
-  // a key's square overflows float32. Errors that were not measured are estimated from what the
-  // codes leave out.
+  // Builds planes of the keys [first_key, first_key + num_keys) of the source. They have no keys if
+  // a key's square overflows float32. Errors that were not measured are estimated from the codes'
+  // residuals.
   Result<KeyPlanes> Build(size_t first_key, size_t num_keys,
                           const std::optional<PlaneErrors>& measured);
 
@@ -82,7 +82,7 @@ class PlaneBuilder {
   KeyPlanes planes_;
   double mean_norm_max_ = 0;
   BlockMaxima maxima_;
-  // Sums over keys of the squared scales, and of the squared norms of what 8 bits leave out.
+  // Sums over keys of the squared scales, and of the squared norms of the residuals of 8 bits.
   double scale_sq_ = 0;
   double residual_sq_ = 0;
   double bound_sum_ = 0;  // Sum of all bounds: finite if they all are.

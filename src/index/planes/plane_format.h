@@ -1,5 +1,5 @@
-// The byte form of the key planes of one kv head, which is also their form in memory, where planes
-// that are read back are used in place: docs/formats/key_planes.md is the grammar.
+// The byte form of the key planes of one kv head. It is also their form in memory: planes that are
+// read from disk are used in place. docs/formats/key_planes.md is the grammar.
 //
 // The planes have two parts, so that a reader who scans with 4 bits need not read the second:
 //   main   header, vectors of the transform, bounds, scales, high plane
@@ -28,7 +28,7 @@ inline constexpr uint32_t kPlanesVersion = 3;
 inline constexpr size_t kPlanesHeaderBytes = 64;
 
 // Upper bounds for the keys of one block of kernels::kWeightBlock, after the transform: the
-// distance of a key from what its codes say, at 8 and at 4 bits, and a key's norm.
+// distance of a key from its codes' value, at 8 and at 4 bits, and a key's norm.
 struct PlaneBound {
   float residual8 = 0.0f;
   float residual4 = 0.0f;
@@ -44,7 +44,7 @@ struct PlaneHeader {
   // Standard deviation of a score's error, for a q of norm 1.
   float error4 = 0.0f;
   float error8 = 0.0f;
-  // Upper bound of the norm of what was subtracted from any key: R(p) b + m of transform.h.
+  // Upper bound of the norm of the part subtracted from any key: R(p) b + m of transform.h.
   float added_norm = 0.0f;
 };
 
@@ -64,7 +64,7 @@ struct PlaneLayout {
   size_t bounds = 0;  // PlaneBound for each kernels::kWeightBlock keys.
   // bfloat16 [kWeightBlock blocks, num_channels]; none unless the transform centres by blocks.
   size_t block_means = 0;
-  size_t scales = 0;  // As PlanesView.
+  size_t scales = 0;  // As in PlanesView.
   size_t high = 0;
   size_t main_bytes = 0;
   size_t low_bytes = 0;
@@ -72,11 +72,11 @@ struct PlaneLayout {
   uint64_t total_bytes() const { return main_bytes + low_bytes; }
 };
 
-// What the planes' owner knows of them.
+// The owner's knowledge of the planes.
 struct PlaneShape {
   uint64_t num_keys = 0;
   size_t num_channels = 0;
-  bool main_only = false;  // The low part is not there, so that only 4 bits can be scanned.
+  bool main_only = false;  // The low part is absent, so only 4 bits can be scanned.
 };
 
 struct PlaneParts {

@@ -1,6 +1,6 @@
-// What key planes are built from.
+// The source of key planes.
 //
-// Threads: a value; whoever makes it keeps its memory alive.
+// Threads: a value; the caller keeps its memory alive.
 #ifndef ATTNDB_INDEX_PLANES_PLANE_SOURCE_H_
 #define ATTNDB_INDEX_PLANES_PLANE_SOURCE_H_
 

@@ -1,15 +1,15 @@
-// The transforms that planes may apply to keys before these are quantized, so that the few steps of
-// the codes go to what tells keys apart.
+// The transforms that planes may apply to keys before the quantization. They leave the few steps of
+// the codes to the part that distinguishes keys.
 //
 // Map:     key k at position p becomes H(s * (k - R(p) b - m)), where R(p) is the model's rotary
 //          embedding, b a bias that all keys had before it, m the mean of the 64 keys of a block,
 //          or of all where a bias is taken out, s a factor for each channel, H the random rotation
 //          of kernels/hadamard.h. A transform may leave out b and s: then b is 0, s is 1. The score
 //          is q.k = q.R(p) b + q.m + H(q / s).H(s * (k - R(p) b - m)).
-// Why:     a mean that all keys share costs range of the codes and tells no keys apart, and
-//          neighbours share more than all keys do: channels that turn slowly, topics. A rotation
-//          spreads a key's few large channels over all channels, so that one scale fits;
-//          quantization noise is then equal in all channels, and s makes it small where q is large.
+// Why:     a mean that all keys share takes up range of the codes and distinguishes no keys.
+//          Neighbours share more than all keys do: slowly rotating channels, topics. A rotation
+//          spreads a key's few large channels over all channels, so that one scale fits.
+//          Quantization noise is then equal in all channels, and s makes it small where q is large.
 // Threads: values and pure functions.
 // Source:  rotation: QuaRot (arXiv:2404.00456). Bias of keys before the rotary embedding: Qwen2
 //          (arXiv:2407.10671). Taking R(p) b out, means of blocks, and s from queries and keys:
@@ -44,7 +44,7 @@ struct TransformKind {
   bool scales = true;  // Whether channels are scaled, if there are queries to scale by.
   // Whether planes may choose it; else only callers that name it get it.
   bool is_choice = true;
-  // Cost of a scan of 4 bits, over that of a scan of codes alone, for the choice (docs/kernels.md).
+  // Cost of a scan of 4 bits relative to a scan of codes alone, for the choice (docs/kernels.md).
   double scan_cost = 1.0;
 };
 

@@ -28,7 +28,7 @@ struct ValueShape {
   size_t num_elements = 0;  // Padded.
 };
 
-// What both forms share: bytes, which were built here or lie elsewhere, and a view of them.
+// Shared by both forms: bytes, which were built here or lie elsewhere, and a view of them.
 template <typename ViewType>
 class StoredValues {
  public:
@@ -53,8 +53,8 @@ class StoredValues {
   AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
-// For both: Build gives an object without tokens where values have no such form. Parse takes what
-// was written before; `bytes` lie at a multiple of kPieceAlignment, are used in place and must
+// For both: Build gives an object without tokens if values have no such form. Parse takes an object
+// that was written before; `bytes` lie at a multiple of kPieceAlignment, are used in place and must
 // outlive the result. They may hold anything. `object` names them in errors.
 class ValuePlanes final : public StoredValues<kernels::ValuePlanesView> {
  public:

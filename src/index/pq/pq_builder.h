@@ -23,14 +23,14 @@ class PqBuilder {
   Result<PqKeys> Build();
 
  private:
-  // Writes the codes of block `block`, and the largest norm of what they leave out of a key; adds
-  // the squared norms to the sum.
+  // Writes the codes of block `block`, and the largest norm of a key's residual; adds the squared
+  // norms to the sum.
   void EncodeBlock(size_t block, uint8_t* codes, float* bound);
   // Standard deviation of the error of a score, for a q of norm 1.
   double MeasureError(const uint8_t* codes) const;
   // Some of the sampled queries, scaled to norm 1.
   std::vector<float> TakeQueries() const;
-  // Writes what the codes leave out of key i.
+  // Writes the residual of key i.
   void FindResidual(const uint8_t* codes, size_t i, float* residual) const;
 
   const PqCodebook& codebook_;

@@ -36,7 +36,7 @@
 
 namespace attndb::index {
 
-// What codes are made from. Whoever makes it keeps its memory alive.
+// The source of codes. The caller keeps its memory alive.
 struct PqSource {
   kernels::RowsView keys;  // Finite.
   size_t num_keys = 0;
@@ -78,7 +78,7 @@ struct PqCodebook {
   size_t num_subspaces = 0;
   size_t bits = 0;
   std::vector<float> centroids;     // As in CodebookView.
-  std::vector<float> half_squares;  // Likewise.
+  std::vector<float> half_squares;  // As in CodebookView.
   // Keys of a larger norm are outliers.
   double longest = std::numeric_limits<double>::infinity();
 };

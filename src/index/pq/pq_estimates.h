@@ -1,5 +1,5 @@
-// Internal to pq: what a search knows of the scores of all visible keys, for all of its q rows:
-// estimates by codes, how far these may be off, and exact scores of the keys that are selected.
+// Internal to pq: a search's data on the scores of all visible keys, for all of its q rows:
+// estimates by codes, bounds of their errors, and exact scores of selected keys.
 //
 // Places:  number the visible keys of all runs, one run after another.
 // Units:   a deviation is that of a score's error, before scale.
@@ -26,7 +26,7 @@ class PqEstimates {
   // The call must outlive it. A scratch without memory measures.
   PqEstimates(const IndexCall& call, SearchScratch* scratch, SearchCost* cost);
 
-  // Fills in all of the following but what is selected.
+  // Fills in all members below, except the selection.
   void Find();
 
   size_t num_places() const { return num_places_; }

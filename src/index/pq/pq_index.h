@@ -1,20 +1,20 @@
-// Searches by product codes (pq_keys.h) for a group: the codes of all visible keys are scored for
-// all q rows, one selection is made for the group, and what it selects is scored exactly.
+// Searches by product codes (pq_keys.h) for a group: scores the codes of all visible keys for all q
+// rows, makes one selection for the group, and scores the selected keys exactly.
 //
-// Group:   a key's worth is the largest, over q rows, of its estimate minus the best score that the
-//          row knows of: the weight that the key has in the head that needs it most, next to that
-//          head's largest. So one selection serves the group ([PQC] 3.2), and every head gets its
-//          best keys although others weigh more. If a head has so many keys of nearly its best
-//          worth that another head starves, that head gets its share first (fair_share.h).
+// Group:   a key's worth is the largest, over q rows, of its estimate minus the row's best known
+//          score. This is the key's weight in the head that needs it most, relative to that head's
+//          largest. So one selection serves the group ([PQC] 3.2), and every head gets its best
+//          keys although others weigh more. A head may have so many keys of nearly its best worth
+//          that another head starves; the starving head then gets its share first (fair_share.h).
 // Effort:  for top-k: effort times k keys are scored exactly, of which each row finds its k best;
-//          1, the default, is as published: all rows find the keys that were selected. For a range:
-//          the margin is widened by effort standard deviations of the codes' error. For a mass: the
+//          1, the default, is as published: all rows find the selected keys. For a range: the
+//          margin is widened by effort standard deviations of the codes' error. For a mass: the
 //          share that may be left out is divided by effort before keys are chosen by estimates; all
-//          rows find what was selected.
-// Outliers: keys of blocks whose codes leave out far more of a key than of others are scored
-//          exactly, besides those that are selected. Draws do not go by codes then.
-// Mass:    where the keys that were scored show that estimates do not tell what others weigh, all
-//          keys of the group are scored exactly.
+//          rows find the selected keys.
+// Outliers: a block may have a key whose residual is far larger than others'. All keys of such
+// blocks are scored exactly, in addition to the selected ones. Draws then do not use codes.
+// Mass:    if the scored keys show that estimates do not tell the weights of others, all keys of
+//          the group are scored exactly.
 // Errors:  as KeyIndex.
 // Threads: as KeyIndex.
 // Source:  PQCache (arXiv:2407.12820) 3.2.

@@ -2,18 +2,18 @@
 // (pq_codebook.h), codes of num_subspaces * bits bits a key, and scans of these codes that score or
 // weigh all keys for the q rows of a group.
 //
-// Form:    byte form and form in memory are one: pq_format.h. Scores estimate q.k and are
-//          comparable with exact ones. The codes are no KeyEstimates, since that interface prepares
-//          each q row by itself, in a few bytes for codes of q, where product codes want tables of
-//          a whole group, of up to 64 KiB for four rows; it takes bits at each scan, which are the
-//          codebook's here; and it has no weights, which draws by product codes need.
-// Bias:    unlike planes, product codes do not subtract what a model added to keys before the
-//          rotary embedding. Centroids take up most of it: with a bias of the keys' own rms added
-//          to keys of SmolLM2, scores of 8 subspaces of 8 bits erred a tenth more, with three times
-//          that half as much again.
+// Form:    the byte form is the form in memory: pq_format.h. Scores estimate q.k and are comparable
+//          with exact ones. The codes are not KeyEstimates, for three reasons. That interface
+//          prepares each q row by itself, in a few bytes for codes of q; product codes need tables
+//          of a whole group, of up to 64 KiB for four rows. It takes bits at each scan, but here
+//          the codebook has them. And it has no weights, which draws by product codes need.
+// Bias:    unlike planes, product codes do not subtract the bias that a model added to keys before
+//          the rotary embedding. Centroids take up most of it: with a bias of the keys' own rms
+//          added to keys of SmolLM2, scores of 8 subspaces of 8 bits erred a tenth more, with three
+//          times that half as much again.
 // Errors:  kResourceExhausted: no memory; Build: those of pq_codebook.h; Parse: those of
 //          pq_format.h. Keys must be finite (heads with NaN or Inf run `full`).
-// Threads: constant once made; concurrent calls must not share memory that they write.
+// Threads: constant after construction; concurrent calls must not share outputs.
 #ifndef ATTNDB_INDEX_PQ_PQ_KEYS_H_
 #define ATTNDB_INDEX_PQ_PQ_KEYS_H_
 
@@ -70,10 +70,10 @@ class PqKeys {
   // tables (TableRow::rounding_deviation).
   float ScoreError(float q_norm) const { return header_.error * q_norm; }
 
-  // The largest norm, in each block of 64 keys, of what the codes leave out.
+  // The largest norm of a key's residual, for each block of 64 keys.
   const float* residuals() const { return Piece<float>(PqLayout(header_).bounds); }
   // Whether some key is further from its code than normal errors ever are: by more than
-  // kMostDeviations deviations of a score's error, were q parallel to what is left out.
+  // kMostDeviations deviations of a score's error, for a q parallel to the residual.
   static constexpr float kMostDeviations = 16;
   bool has_outliers() const { return has_outliers_; }
 

@@ -30,13 +30,13 @@ class PqMassSearch {
 
   size_t scratch_bytes() const { return scratch_.num_bytes(); }
 
-  // All rows find what was selected.
+  // All rows find the selected keys.
   Status Run(FoundKeys* found);
 
  private:
   struct RowMass {
     double max_logit = 0;
-    double all = 0;  // The sum of its weights over that of max_logit.
+    double all = 0;  // The sum of its weights, relative to the weight of max_logit.
   };
 
   void RaiseScores();

@@ -105,7 +105,7 @@ class PlainPq {
     }
     return decoded;
   }
-  // Mean squared norm of what the codes leave out.
+  // Mean squared norm of the codes' residuals.
   double Distortion() const { return distortion_ / static_cast<double>(rows_.num_rows()); }
 
  private:

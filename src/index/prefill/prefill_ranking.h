@@ -3,14 +3,14 @@
 //
 // Weight:  a key's softmax weight, summed over the last kPrefillQueries q rows that the segment
 //          sampled, of all q heads of the group. Each row weighs the keys of the segment up to its
-//          own token, as the prompt did, beside the denominator that the layer may have.
-// Form:    byte form and form in memory are one: docs/formats/prefill_ranking.md is the grammar.
+//          own token, as in the prompt, with the layer's denominator logit if it has one.
+// Form:    the byte form is the form in memory: docs/formats/prefill_ranking.md is the grammar.
 // Errors:  kResourceExhausted: no memory; Parse: kCorruption, or kUnsupported for another version,
 //          naming object, field, expected and found.
-// Threads: constant once made.
+// Threads: constant after construction.
 // Source:  the static set W of RetrievalAttention (arXiv:2409.10516) Alg. 1, predicted from the
-//          prefill phase (3.3) as SnapKV (arXiv:2404.14469) does, by a window of observing queries.
-//          Ours differs from SnapKV's in that weights are summed over the group's q heads, as its
+//          prefill phase (3.3) as in SnapKV (arXiv:2404.14469), by a window of observing queries.
+//          Ours differs from SnapKV's: weights are summed over the group's q heads, because its
 //          tokens are read for all of them, and are not pooled over neighbours.
 #ifndef ATTNDB_INDEX_PREFILL_PREFILL_RANKING_H_
 #define ATTNDB_INDEX_PREFILL_PREFILL_RANKING_H_
@@ -36,7 +36,7 @@ inline constexpr size_t kRankingHeaderBytes = 64;
 inline constexpr uint64_t kPrefillQueries = 64;     // Number of last q rows that weigh.
 inline constexpr uint64_t kMaxRankedTokens = 8192;  // Lighter tokens are not ranked.
 
-// What a ranking is made from. Whoever makes it keeps its memory alive.
+// The source of a ranking. The caller keeps its memory alive.
 struct RankingSource {
   kernels::RowsView keys;  // Finite.
   uint64_t num_keys = 0;
