@@ -1,11 +1,11 @@
 // Scratch memory of a call, handed out piece by piece from one block.
 //
-//   Arena measure;                      // no memory: counts what would be taken
+//   Arena measure;                      // No memory: only counts.
 //   TakeScratch(&measure);
 //   Arena arena(memory, measure.used());
-//   TakeScratch(&arena);                // the same pieces, for use
+//   TakeScratch(&arena);                // The same pieces, for use.
 //
-// So the function that takes the pieces is the only place that says how much a call needs.
+// So only the function that takes the pieces knows how much a call needs.
 //
 // Units:   bytes; every piece is 64-byte aligned.
 // Threads: one thread at a time.

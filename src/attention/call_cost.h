@@ -1,4 +1,4 @@
-// What an Attend cost: counts, bytes, nanoseconds and estimated errors, summed over its parts.
+// The cost of an Attend: counts, bytes, nanoseconds and estimated errors, summed over its parts.
 //
 // Threads: a value.
 #ifndef ATTNDB_ATTENTION_CALL_COST_H_
@@ -20,12 +20,12 @@ struct CallCost {
   uint64_t num_hops = 0;
   // Searches by an index that scored every key, since that was less work.
   uint64_t num_full_scans = 0;
-  // Where an index draws: tokens that were kept, and an estimate of how many more a scan of all
-  // scores would have kept.
+  // If an index draws: kept tokens, and an estimate of how many more a scan of all scores would
+  // have kept.
   uint64_t num_kept = 0;
   uint64_t num_missed = 0;
-  // A draw in two phases serves all q heads of a group at once, and is counted once: tokens that it
-  // weighed by codes, tokens whose keys it read, and tokens of these whose values it read.
+  // A draw in two phases serves all q heads of a group at once, and is counted once: tokens weighed
+  // by codes, tokens among these whose keys were read, and those whose values were read.
   uint64_t num_weighed = 0;
   uint64_t num_drawn_keys = 0;
   uint64_t num_drawn_values = 0;
@@ -46,14 +46,14 @@ struct CallCost {
   double out_bound_sum = 0;
   uint64_t num_bounds = 0;
 
-  // Pairs of row and q head that attended to all tokens instead, because their bound or their
-  // draw's error exceeded what is tolerated, or that scored all tokens exactly, because estimates
-  // might have missed a mass (mass_audit.h); and how often a group drew a row's sample again, a
-  // larger one.
+  // num_fallbacks counts pairs of row and q head that attended to all tokens, because their bound
+  // or their draw's error was too large, or that scored all tokens exactly, because estimates might
+  // have missed a mass (mass_audit.h). num_redraws counts how often a group drew a row's sample
+  // again, a larger one.
   uint64_t num_fallbacks = 0;
   uint64_t num_redraws = 0;
 
-  // Rows that drew by planes add the error that they found times the number of tokens read.
+  // Rows that drew by planes add their estimated error times the number of tokens read.
   double difficulty_sum = 0;
   uint64_t num_difficulties = 0;
   // Rows that drew by codes add the error that they found over the standard deviation of their
@@ -74,8 +74,8 @@ struct CallCost {
     ++num_bounds;
   }
 
-  // Estimated share of the mass that indexes left out of what was drawn from, taking all drawn
-  // tokens to weigh the same. -1: no index drew.
+  // Estimated share of the drawable mass that indexes left out, assuming equal weights of all drawn
+  // tokens. -1: no index drew.
   double MissedShare() const {
     if (num_kept + num_missed == 0) return -1;
     return static_cast<double>(num_missed) / static_cast<double>(num_kept + num_missed);

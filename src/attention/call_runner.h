@@ -7,12 +7,12 @@
 //   runner.cost();
 //
 // Bits:    equal for equal call, chain of runs, ISA and num_parts, whichever threads run the items.
-// Waiting: only for rows, and then a thread runs other items, as long as there are some. The thread
-//          that runs the last item of a unit finishes the unit; operators that finish by q head let
-//          threads that have no more items take some of the heads.
-// Errors:  an error of a read ends the call: items that are not begun are left out, and the output
+// Waiting: only for rows. A waiting thread runs other items, as long as there are some. The thread
+//          that runs the last item of a unit finishes the unit. Operators that finish by q head let
+//          threads without items take some of the heads.
+// Errors:  an error of a read ends the call: items that have not begun are left out, and the output
 //          is undefined.
-// Memory:  scratch is leased from Begin to End; calls like those before allocate nothing.
+// Memory:  scratch is leased from Begin to End; a call like earlier ones allocates nothing.
 #ifndef ATTNDB_ATTENTION_CALL_RUNNER_H_
 #define ATTNDB_ATTENTION_CALL_RUNNER_H_
 
@@ -29,9 +29,9 @@
 
 namespace attndb::attention {
 
-// Which operators run a call, by their numbers in the runner.
+// The operators that run a call, by their numbers in the runner.
 struct OperatorChoice {
-  size_t of_plan = 0;         // The operator of the plan; the call is cut as it asks.
+  size_t of_plan = 0;         // The operator of the plan; it decides how the call is cut.
   std::vector<size_t> heads;  // [num_kv_heads]: the operator that runs each head.
 };
 
@@ -53,8 +53,8 @@ class CallRunner {
 
   CallCost cost() const;
   CallCost head_cost(uint32_t kv_head) const;  // The part of cost() of one kv head.
-  // If the plan bounds what it leaves out: the bounds, [q.rows()][num_q_heads], -1 where the head
-  // ran `full`. Else empty.
+  // The bounds, [q.rows()][num_q_heads], if the plan bounds the tokens that it leaves out; -1 for
+  // heads that ran `full`. Else empty.
   std::span<const HeadBound> bounds() const { return operators_[of_plan_]->bounds(); }
 
  private:
@@ -104,7 +104,8 @@ class CallRunner {
   std::vector<Operator*> of_head_;  // [num_kv_heads]
   std::vector<Operator*> in_call_;  // Each operator of of_head_, once.
   std::vector<Part> parts_;         // [depth][part of the call]
-  // What runs while the part with the same number is parked; parts of the last depth have none.
+  // The work that runs while the part with the same number is parked; parts of the last depth have
+  // none.
   std::vector<Meanwhile> meanwhile_;
   ScratchLease scratch_;
   Progress* progress_ = nullptr;  // [units], in the scratch.

@@ -1,7 +1,7 @@
-// A call under way, as its operators see it: what was asked for, and how it is cut.
+// A call under way, as its operators see it: its arguments, and how it is cut.
 //
 // Shapes:  q rows of a unit: [rows][group][head_dim padded] float32, in half layout.
-// Threads: constant between Reset and the next one; a Part is one thread's.
+// Threads: constant between Reset and the next one; a Part belongs to one thread.
 #ifndef ATTNDB_ATTENTION_CALL_VIEW_H_
 #define ATTNDB_ATTENTION_CALL_VIEW_H_
 
@@ -18,13 +18,13 @@
 
 namespace attndb::attention {
 
-// What one thread has for a call, whichever operators it runs.
+// The memory of one thread for a call, whichever operators it runs.
 struct Part {
   uint32_t number = 0;  // < CallView::num_parts().
-  // q of the unit under way, [rows of a unit * group][head_dim padded]; then the same as each of
-  // the call's turns gives it.
+  // q of the unit under way, [rows of a unit * group][head_dim padded]; then the same after each of
+  // the call's rotations.
   float* q = nullptr;
-  float* spare = nullptr;            // As q, without turns.
+  float* spare = nullptr;            // As q, without rotations.
   kernels::StateRows states;         // [rows of a unit * group]
   storage::RowLease rows;            // Rows of the phase under way.
   CallCost cost;                     // Cost of the item under way.
@@ -63,10 +63,10 @@ class CallView {
     return std::span(head_runs_).subspan(kv_head * num_runs(), num_runs());
   }
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
-  // The tokens that a row sees, and those among them that are neither sink nor window.
+  // The visible tokens of a row, and those among them that are neither sink nor window.
   TokenRange Visible(uint64_t row) const;
   TokenRange Middle(uint64_t row) const;
-  // The head's denominator logit; one that weighs nothing, -inf, if the layer has none.
+  // The head's denominator logit; -inf, which weighs nothing, if the layer has none.
   float DenominatorLogit(uint32_t q_head) const;
 
   // Fills part->q with the unit's rows, as they are and turned.

@@ -2,20 +2,20 @@
 // (index/cluster_sums.h): the tokens of a cluster by the mean of their keys and the mean of its
 // values.
 //
-// Weight:  the n tokens of a cluster that a q head does not attend to count as n x exp(logit of the
-//          mean of their scores), which is at most their true weight (Jensen's inequality) where no
-//          soft cap bends logits, up to the rounding of means. That mean follows from q times the
-//          mean of the cluster's keys, and from the scores of the tokens that are attended to.
-// Value:   the mean of all values of the cluster, including those of tokens that are attended to.
-// Share:   each q head estimates a share of all clusters, those that weigh most to it; the other
-//          clusters are dropped.
-// Hidden:  a cluster with hidden tokens is not estimated, since its means include these tokens.
+// Weight:  a q head does not attend to n tokens of a cluster. They count as n x exp(logit of the
+//          mean of their scores). This is at most their true weight (Jensen's inequality) if no
+//          soft cap bends logits, up to the rounding of means. The mean follows from q times the
+//          mean of the cluster's keys, and from the scores of the attended tokens.
+// Value:   the mean of all values of the cluster, including those of attended tokens.
+// Share:   each q head estimates a share of all clusters, the heaviest for it; the other clusters
+//          are dropped.
+// Hidden:  a cluster with hidden tokens is not estimated, because its means include these tokens.
 //          Tokens outside of clusters are not estimated either.
 // Errors:  none.
 // Memory:  scratch is the caller's; nothing is allocated.
-// Threads: one thread a group.
-// Source:  RetroInfer (arXiv:2505.02922), accuracy-bounded attention estimation. Subtracting what
-//          is attended to of a cluster, so that any index may select, is ours.
+// Threads: one thread per group.
+// Source:  RetroInfer (arXiv:2505.02922), accuracy-bounded attention estimation. Subtracting the
+//          attended tokens of a cluster, so that any index may select, is ours.
 #ifndef ATTNDB_ATTENTION_CLUSTER_REMAINDER_H_
 #define ATTNDB_ATTENTION_CLUSTER_REMAINDER_H_
 
@@ -63,9 +63,9 @@ class ClusterRemainder {
   // Scores the clusters once for the group. All pointers must outlive it.
   ClusterRemainder(const ClusterRemainderCall& call, const ClusterScratch& scratch, CallCost* cost);
 
-  // For each head: call Begin, then Take for everything that the head attends to, then Fold, which
-  // returns the mass of what was estimated, in units of exp(the state's max). `best`: the largest
-  // score of what the head attends to.
+  // For each head: call Begin, then Take for all tokens that the head attends to, then Fold. Fold
+  // returns the estimated mass, in units of exp(the state's max). `best`: the largest score of the
+  // attended tokens.
   void Begin(uint32_t head);
   void Take(const SelectedTokens& attended);
   double Fold(float best, const kernels::StateRows& state);

@@ -1,22 +1,22 @@
 // Draws a sample of the middle for all q heads of a group, in two phases, from small codes of the
 // keys (index/weigh_index.h), and attends to the sample, sinks and window (phased_draw.h).
 //
-//   1. Each range of a unit weighs its tokens by the codes, for each q head: sixteen bits a token,
-//      and no exponentials. A weight may be off by any factor, since the draw corrects for it.
-//   2. When all ranges are done, tokens are drawn by these weights, more than will be attended to:
-//      a token is drawn with the largest of the probabilities that the heads give it, which is the
-//      same for all heads. Their keys are read, and with the scores that these give, each token
-//      stands for its true weight over its probability.
-//   3. A sample of these tokens is drawn by what they stand for, and its values are read
-//      (phased_draw.h).
+//   1. Each range of a unit weighs its tokens by the codes, for each q head: sixteen bits per
+//      token, and no exponentials. A weight may be off by any factor, because the draw corrects for
+//      it.
+//   2. When all ranges are done, tokens are drawn by these weights, more than will be attended to.
+//      A token is drawn with the largest of the heads' probabilities, which is the same for all
+//      heads. The keys of drawn tokens are read and give their scores. A token then counts with its
+//      true weight over its probability.
+//   3. A sample of these tokens is drawn by that quotient, and its values are read (phased_draw.h).
 //
 // Runs without codes are scored exactly; their tokens are drawn like the others.
 //
-// Words:   a run's tokens are weighed in blocks of kBlockTokens that count from its first token; a
-//          block is done by the range in which its first token lies. Words of a run are relative to
+// Words:   a run's tokens are weighed in blocks of kBlockTokens that count from its first token.
+//          The range with a block's first token weighs the block. Words of a run are relative to
 //          the run's own reference.
-// Threads: as operator.h. If units have several ranges, all threads share their words; then the
-//          thread that finishes the last range draws.
+// Threads: as operator.h. If units have several ranges, all threads share their words. The thread
+//          that finishes the last range then draws.
 // Source:  draws in two phases: Neyman, Contribution to the theory of sampling human populations,
 //          JASA 33(201), 1938; weights by product codes: ours.
 #ifndef ATTNDB_ATTENTION_CODE_DRAW_OPERATOR_H_

@@ -1,14 +1,14 @@
 // Draws a sample of the middle for all q heads of a group (`auto`), and attends to the sample,
 // sinks and window (group_draw.h).
 //
-//   1. The first range of a unit that is worked on finds a threshold for each q head, from a sample
-//      of the scores of the unit's middle. All ranges of the unit share the thresholds.
+//   1. The first range of a unit to run finds a threshold for each q head, from a sample of the
+//      scores of the unit's middle. All ranges of the unit share the thresholds.
 //   2. Each range keeps the tokens above the thresholds, more than will be drawn. Scores are read
-//      while they lie in the cache, and not stored.
+//      while they are in the cache, and not stored.
 //   3. When all ranges are done, the sample is drawn from the kept tokens.
 //
-// Threads: as operator.h. If units have several ranges, all threads share what these keep; then the
-//          thread that finishes the last range draws.
+// Threads: as operator.h. If units have several ranges, all threads share the kept tokens. The
+//          thread that finishes the last range then draws.
 #ifndef ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 #define ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 
@@ -38,13 +38,13 @@ class DrawOperator final : public Operator {
   Status Finish(uint32_t unit, uint32_t group_head, Part* part) override;
 
  private:
-  // Order of what a range keeps: sinks, then tokens of the middle, then the window.
+  // Order of a range's kept tokens: sinks, then tokens of the middle, then the window.
   struct KeptCounts {
     uint32_t middle_begin = 0;
     uint32_t middle_end = 0;
     uint32_t end = 0;
   };
-  // What ranges of units keep.
+  // The kept tokens of units' ranges.
   struct Kept {
     // [unit][num_tokens]: a range's tokens from the place of its begin on.
     uint32_t* tokens = nullptr;
@@ -58,7 +58,7 @@ class DrawOperator final : public Operator {
   struct Scratch {
     GroupScorer scorer;
     GroupScratch group;
-    Kept kept;                     // What one unit keeps, if units have one range.
+    Kept kept;                     // The kept tokens of one unit, if units have one range.
     float* sample = nullptr;       // [group][kMostSampled]
     float* thresholds = nullptr;   // [group]: thresholds of the unit under way.
     float* tile = nullptr;         // [group][GroupScorer::kTileTokens]

@@ -1,6 +1,6 @@
-// The sample that the q heads of a group have drawn: memory for it, attention over it that keeps
-// the two halves of the light tokens apart, and attention over all tokens instead. Draws by planes
-// (group_draw.h) and by codes (phased_draw.h) differ in how they draw.
+// The sample that the q heads of a group have drawn: its memory, attention over it that keeps the
+// two halves of the light tokens apart, and attention over all tokens instead. Draws by planes
+// (group_draw.h) and by codes (phased_draw.h) use it.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.

@@ -1,15 +1,15 @@
 // One sample of tokens for all q heads of one kv head that draw (`auto`), for one row.
 //
-//   1. Each head's threshold is chosen so that the head alone would draw as many tokens as it may
-//      (threshold_sample.h), from the larger sample that the scan of all tokens kept.
-//   2. A token is drawn if any head would draw it; noise belongs to the token, and is the same for
-//      all heads. So it is drawn with the largest of the heads' probabilities, and its row is read
-//      once.
-//   3. Each head takes every drawn token, with its own weight over that probability: an unbiased
-//      estimate, from more tokens than the head would draw alone. On SmolLM2's heads, groups of
-//      three, half as many rows are read for the same error.
-//   4. If a head finds its error too large, the group draws again with more rows. Where that does
-//      not help, or most tokens would be read, the head attends to all tokens.
+//   1. Each head's threshold is chosen so that the head alone would draw its allowed number of
+//      tokens (threshold_sample.h), from the larger sample that the scan of all tokens kept.
+//   2. A token is drawn if any head would draw it. Noise belongs to the token, and is the same for
+//      all heads. So the token is drawn with the largest of the heads' probabilities, and its row
+//      is read once.
+//   3. Each head takes every drawn token, with its own weight over that probability. The estimate
+//      is unbiased, and uses more tokens than the head would draw alone. On SmolLM2's heads, groups
+//      of three, half as many rows are read for the same error.
+//   4. If a head's error is too large, the group draws again with more rows. If that does not help,
+//      or if most tokens would be read, the head attends to all tokens.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -36,7 +36,7 @@
 
 namespace attndb::attention {
 
-// What a range of tokens kept for a draw, by low thresholds; sinks and window too.
+// The tokens of a range that were kept for a draw, by low thresholds; sinks and window too.
 struct DrawSlice {
   kernels::KeptTokens kept;
   TokenRange middle;  // Places in `kept` of tokens that are neither sink nor window.
@@ -85,7 +85,7 @@ struct GroupScratch {
 
 class GroupDraw {
  public:
-  // What all ranges keep, over the rows that a head may read at first: so many times more can be
+  // All kept tokens, divided by the rows that a head may read at first: this factor more can be
   // drawn before all tokens are read.
   static constexpr double kKept = 1.5;
 

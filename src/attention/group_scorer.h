@@ -21,8 +21,8 @@ namespace attndb::attention {
 
 class GroupScorer {
  public:
-  // Tokens that are scored before the caller reads the scores: those of a group then still lie in
-  // the L1 cache.
+  // Tokens that are scored before the caller reads the scores: the scores of a group are then still
+  // in the L1 cache.
   static constexpr uint64_t kTileTokens = index::KeepCall::kWork;
 
   void Take(const CallView& call, Arena* arena);

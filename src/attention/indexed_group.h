@@ -1,15 +1,14 @@
 // Selection and attention for the q heads of one kv head, for one row, under a plan whose index
 // finds keys without scoring all of them (index/key_index.h).
 //
-//   1. Sinks, static tokens (static_tokens.h), window and tokens that no index covers (the
-//      session's tail, short segments) are scored exactly.
+//   1. Sinks, static tokens (static_tokens.h), window and tokens without an index (the session's
+//      tail, short segments) are scored exactly.
 //   2. The indexes of all runs are searched at once, for the whole group, given the best score so
-//      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all tokens that are scored
-//      exactly.
-//   3. What was found is filtered by the final best score, and static tokens are dropped from it.
-//   4. Each head attends to sinks, static tokens, window and what it found, with the exact scores
-//      that are known.
-//   5. The rest is dropped; or the index's own estimate of it is merged; or it is estimated from
+//      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all exactly scored tokens.
+//   3. Found tokens are filtered by the final best score, and static tokens are dropped from them.
+//   4. Each head attends to sinks, static tokens, window and its found tokens, with the exact
+//      scores that are known.
+//   5. The rest is dropped, or the index's own estimate of it is merged, or it is estimated from
 //      clusters (cluster_remainder.h).
 //
 // Rows:    keys that are scored here are read run by run; an index reads the keys that it scores.
@@ -76,8 +75,9 @@ struct IndexedScratch {
   // num_places: NumPlaces; search_bytes: IndexedGroup::SearchBytes.
   static IndexedScratch Take(uint32_t group, uint64_t num_places, size_t num_runs,
                              size_t search_bytes, Arena* arena);
-  // The tokens of the call, and the static ones once more: these are in `fixed` and also among the
-  // tokens that no index covers, whose scores are read into the room behind those of `fixed`.
+  // The tokens of the call, with the static ones counted twice. Static tokens are in `fixed`, and
+  // also among the tokens without an index, whose scores are read into the room behind those of
+  // `fixed`.
   static constexpr uint64_t NumPlaces(uint64_t num_tokens, uint32_t num_static) {
     return num_tokens + std::min<uint64_t>(num_tokens, num_static);
   }

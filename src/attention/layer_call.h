@@ -1,4 +1,4 @@
-// What one Attend is asked: attention of the newest tokens in one layer, under a plan.
+// The arguments of one Attend: attention of the newest tokens in one layer, under a plan.
 //
 // Threads: a value; views and spans must outlive the call.
 #ifndef ATTNDB_ATTENTION_LAYER_CALL_H_
@@ -40,8 +40,8 @@ struct LayerCall {
   DType kv_dtype = DType::kFloat16;
   planner::LayerPlan plan;
   const index::CriticalSearch* search = nullptr;  // The plan's search; null if it has none.
-  index::SearchSpec find;  // What the plan's index is to find, if it finds keys.
-  std::span<const planner::DrawBudget> draws;  // [num_kv_heads], for a plan that draws.
+  index::SearchSpec find;                         // The task of the plan's index, if it finds keys.
+  std::span<const planner::DrawBudget> draws;     // [num_kv_heads], for a plan that draws.
   // The source of K and V of the chain's runs, and the parts of the runs that the call sees:
   // together tokens [0, num_tokens).
   const storage::RowSource* rows = nullptr;

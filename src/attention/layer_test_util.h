@@ -41,9 +41,9 @@ struct Shape {
   uint32_t sliding_window = 0;
   float soft_cap = 0.0f;
   RopeLayout layout = RopeLayout::kHalf;
-  // Values are the keys, so that they go with the scores, as those of real heads do.
+  // Values are the keys, so that they correlate with the scores, like those of real heads.
   bool v_is_k = false;
-  bool topics = false;  // Keys and values lie around a few topics, as those of real heads do.
+  bool topics = false;  // Keys and values lie around a few topics, like those of real heads.
   // [q head]: denominators that hold from little to nearly all of the mass.
   bool denominators = false;
   float key_tail = 0.0f;      // Keys have log-normal sizes of this deviation.
@@ -89,7 +89,7 @@ class Layer {
     call.plan = plan;
     search_ = Registry().MakeSearch(plan, call.spec);
     call.search = search_.get();
-    // The last draw may be off by twice what is tolerated.
+    // The last draw may be off by twice the tolerated error.
     draws_.assign(call.spec.num_kv_heads, {.first_rows = 100,
                                            .tolerated_error = plan.error / 2,
                                            .trade = 15 * std::pow(plan.error, 3),
@@ -203,8 +203,9 @@ class Layer {
       rankings_.back() = &ranked_.back()->ranking();
     }
   }
-  // The tokens of a run stand `positions` later than their keys say: calls turn q for them, and the
-  // reference turns their keys. Forgets what is derived from the run. REQUIRES: layout kHalf.
+  // Moves the tokens of a run `positions` beyond their keys' positions: calls rotate q for them,
+  // and the reference rotates their keys. Forgets the run's derived objects. REQUIRES: layout
+  // kHalf.
   void MoveRun(size_t run, int64_t positions) {
     const std::vector<double> frequencies =
         *RopeFrequencies({.layout = RopeLayout::kHalf}, shape_.head_dim);
@@ -355,8 +356,7 @@ class Layer {
   }
 
   // Expects relative errors (norm) of all rows, and errors of lse, within `tolerance` of float64.
-  // Where the mass that a plan asks for is held to within rounding, one token more or less is
-  // right, too.
+  // If the plan's mass is reached within rounding, one token more or less is right, too.
   void ExpectExact(const planner::LayerPlan& plan, double tolerance) {
     constexpr double kRounding = 1e-5;
     for (uint64_t row = 0; row < num_rows_; ++row) {

@@ -1,8 +1,9 @@
-// Tokens of one kv head that were picked out of its runs: exact scores for them, and attention over
+// Listed tokens of one kv head, from any of its runs: exact scores for them, and attention over
 // them.
 //
-// Shapes:  scores [num_q_rows] rows, scores_stride apart, an element a token; q [num_q_rows] rows.
-// Rows:    the rows of all runs are asked for at once.
+// Shapes:  scores [num_q_rows] rows, scores_stride apart, one element per token; q [num_q_rows]
+//          rows.
+// Rows:    the rows of all runs are requested at once.
 // Errors:  those of reads.
 // Memory:  nothing is allocated.
 // Threads: stateless.
@@ -77,7 +78,7 @@ inline float ScoreShift(float error, float scale) { return 0.5f * scale * error 
 // wrong by factors.
 inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
 
-// Replaces those scores that are estimates by exact ones, from K.
+// Replaces estimated scores by exact ones, from K.
 Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 

@@ -1,21 +1,21 @@
-// Hard upper bounds for what a search left out: its share of the softmax mass, and its effect on
-// the output.
+// Hard upper bounds for the tokens that a search left out: their share of the softmax mass, and
+// their effect on the output.
 //
 // Method:  an estimated score differs from q.k by at most its block's bound
-//          (index::KeyEstimates::ScoreBounds), so a token that was left out weighs at most
-//          exp(scale * (estimate + bound)); a soft cap has slope 1 at most. An exact score has the
-//          bound 0: outlier blocks have exact scores. One pass over the scores sums these weights
-//          block by block; the weights of the chosen tokens are known.
+//          (index::KeyEstimates::ScoreBounds). So a left-out token weighs at most exp(scale *
+//          (estimate + bound)); a soft cap has slope 1 at most. An exact score has the bound 0:
+//          outlier blocks have exact scores. One pass over the scores sums these weights block by
+//          block; the weights of the chosen tokens are known.
 // Holds:   for every q and key, not in probability, including the rounding of weights and sums.
-//          Scores from rows of K are taken as float32 gives them, as `full` does: the rounding of
+//          Scores from rows of K are taken as float32 gives them, as in `full`: the rounding of
 //          these sums of products is not included.
-// Output:  out of full = (1 - share) * out + share * w, where w is the mean of the rows of V that
-//          were left out, by their weights. So |out - out of full| <= share * |out| + share * |w|.
-//          The last term is at most the share times the longest row, and at most the sum of each
-//          block's weights times its longest row, over the mass of the chosen tokens. The longest
-//          row of a block is told by its value planes, or by V where there are none. The rounding
-//          of out itself is not included. A denominator's weight is one of the chosen, with a row
-//          of V of 0, so all of this holds for the out that includes it.
+// Output:  out of full = (1 - share) * out + share * w, where w is the mean of the left-out rows of
+//          V, by their weights. So |out - out of full| <= share * |out| + share * |w|. The last
+//          term has two upper limits. One is the share times the longest row. The other is the sum
+//          of each block's weights times its longest row, over the mass of the chosen tokens. Value
+//          planes tell the longest row of a block, or V if there are none. The rounding of out
+//          itself is not included. A denominator's weight counts as chosen, with a row of V of 0,
+//          so all of this holds for the out that includes it.
 // Memory:  nothing is allocated.
 // Threads: pure function; concurrent calls must not share spare or codes.
 #ifndef ATTNDB_ATTENTION_MASS_BOUND_H_
@@ -60,12 +60,12 @@ struct LeftBound {
   float share = 0;  // Share of the mass, in [0, 1]; 1 where nothing is known.
   float value = 0;  // Bound of share * |w|; Inf where rows of V overflow.
 
-  // Bound of |out - out of full|; `norm` is that of the out of the chosen tokens and the
+  // Bound of |out - out of full|; `norm` is the norm of the out of the chosen tokens and the
   // denominator.
   float OfOutput(double norm) const;
 };
 
-// Bounds what the chosen tokens leave out. Errors: those of reads. REQUIRES: some token was chosen;
+// Bounds the tokens that were not chosen. Errors: those of reads. REQUIRES: some token was chosen;
 // logit.scale > 0.
 Result<LeftBound> BoundLeft(const MassBoundCall& call, CallCost* cost);
 

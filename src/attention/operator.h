@@ -2,15 +2,15 @@
 // file of its own; the registry decides which of them runs a head (attention/registry.h).
 //
 // Phases:  a call is cut into units, units into ranges (work_plan.h). RunItem reads one range of a
-//          unit; when all of a unit's ranges are there, Finish does what needs them all, as a
-//          whole or by q head. Reads that depend on what was read before go into Finish.
-// Scratch: what TakeShared and TakePart take. Each is called twice a call: with an arena that
-//          measures, then with one that has the memory.
+//          unit. When all ranges of a unit are done, Finish does the work that needs them all, as a
+//          whole or by q head. Reads that depend on earlier reads belong in Finish.
+// Scratch: the memory that TakeShared and TakePart take. Each is called twice per call: with an
+//          arena that measures, then with one that has the memory.
 // Errors:  those of reads.
 // Parking: while RunItem or Finish waits for rows, its thread may call them for other items, with
 //          another part.
-// Threads: RunItem and Finish may be called by as many threads as the call has parts, each with
-//          parts of its own; everything else by one thread while no call is under way.
+// Threads: as many threads as the call has parts may call RunItem and Finish, each with its own
+//          parts. One thread calls everything else, while no call is under way.
 #ifndef ATTNDB_ATTENTION_OPERATOR_H_
 #define ATTNDB_ATTENTION_OPERATOR_H_
 
@@ -51,8 +51,8 @@ class Operator {
     return Status::Ok();
   }
 
-  // If the last call's plan bounds what it leaves out: the bounds, [q.rows()][num_q_heads]. Else
-  // empty.
+  // The bounds of the last call, [q.rows()][num_q_heads], if its plan bounds the tokens that it
+  // leaves out. Else empty.
   virtual std::span<const HeadBound> bounds() const { return {}; }
 };
 

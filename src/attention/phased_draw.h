@@ -1,21 +1,21 @@
-// One sample for the q heads of one kv head that draw by codes (`auto`), for one row: keys are
-// drawn by the weights that codes give, and values by the weights that these keys give.
+// One sample for the q heads of one kv head that draw by codes (`auto`), for one row. Keys are
+// drawn by the weights of codes, and values by the weights of these keys.
 //
-//   1. For each head, the spread of its weights tells from which weight on a token must be certain,
-//      so that the draw of the lighter ones has the variance that the head may have
-//      (weight_histogram.h). A token is drawn with the largest of the heads' probabilities, which
-//      is the same for all heads, and its key is read once.
-//   2. With its key's score, a token stands for its true weight over its probability, which is
-//      unbiased whatever the codes' errors are. These errors are known now, and the variance that
-//      is left belongs to the second phase: a sample of the tokens is drawn in the same way, by
-//      what they stand for, and its values are read.
-//   3. The output's error is estimated from halves of the sample (split_error.h). A head whose
-//      error is too large draws again with less variance, up to a number of times, and then attends
-//      to all tokens.
+//   1. For each head, the spread of its weights tells the least weight of a certain token, so that
+//      the draw of lighter tokens has the variance that the head may have (weight_histogram.h). A
+//      token is drawn with the largest of the heads' probabilities, which is the same for all
+//      heads, and its key is read once.
+//   2. With its key's score, a token counts with its true weight over its probability. That is
+//      unbiased, whatever the codes' errors are. These errors are known now, and the remaining
+//      variance belongs to the second phase: a sample of the tokens is drawn in the same way, by
+//      that quotient, and its values are read.
+//   3. The output's error is estimated from halves of the sample (split_error.h). A head with too
+//      large an error draws again with less variance, up to a number of times, and then attends to
+//      all tokens.
 //
-// Spread:  the output's error is the standard deviation of weights over their sum, times how far
-//          values are from the output over the output's norm. The second factor is learned
-//          (planner::HeadStatistics::spread), and gives what DrawBudget allows.
+// Spread:  the output's error is the standard deviation of weights over their sum, times the
+//          distance of values from the output over the output's norm. The second factor is learned
+//          (planner::HeadStatistics::spread), and gives the values of DrawBudget.
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
@@ -70,11 +70,11 @@ struct PhasedCall {
 
 // The draw of one q head of the group.
 struct PhasedHead {
-  float reference = 0;   // The largest logit of weight 1 of all runs.
-  double log_fixed = 0;  // Log of the mass of sinks, window and denominator.
-  double log_mass = 0;   // Log of the mass of all visible tokens: by codes, later by what was read.
-  int mass_word = 0;     // log_mass in words, relative to the reference.
-  double trade = 0;      // DrawGoal::trade, for weights over their sum.
+  float reference = 0;    // The largest logit of weight 1 of all runs.
+  double log_fixed = 0;   // Log of the mass of sinks, window and denominator.
+  double log_mass = 0;    // Log of the mass of all visible tokens: by codes, later by read keys.
+  int mass_word = 0;      // log_mass in words, relative to the reference.
+  double trade = 0;       // DrawGoal::trade, for weights over their sum.
   double max_spread = 0;  // The standard deviation of that sum that is allowed.
   double predicted = 0;   // The predicted standard deviation.
   double error = 0;       // Estimated error.
@@ -90,12 +90,12 @@ struct PhasedScratch {
   uint16_t* bases = nullptr;            // [group]
   int* key_words = nullptr;             // [group]: thresholds of the first phase.
   float* thresholds = nullptr;          // [group]: logits of the thresholds of the second phase.
-  kernels::KeptTokens drawn;            // What the first phase drew; its scores are logits.
+  kernels::KeptTokens drawn;            // The tokens of the first phase; their scores are logits.
   uint16_t* margins = nullptr;          // [num_tokens]
   float* chances = nullptr;             // [num_tokens]: logs of the tokens' probabilities.
   float* left_out = nullptr;            // [num_tokens]: 1 minus these probabilities.
   kernels::DrawnTokens fixed;           // Sinks and window.
-  kernels::DrawnLists lists;            // What the second phase drew.
+  kernels::DrawnLists lists;            // The tokens of the second phase.
   float* weights = nullptr;             // [num_tokens]
   kernels::StateRows half_states;       // [2 * group]: even tokens, then odd ones.
 

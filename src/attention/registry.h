@@ -1,14 +1,14 @@
-// Maps plans to code: which operator runs a call, and the search that a query names. The one place
-// that knows concrete operators and searches, and that tells kinds of queries apart.
+// Maps plans to code: the operator that runs a call, and the search that a query names. Only the
+// registry knows concrete operators and searches, and distinguishes kinds of queries.
 //
-//   Registry registry;                                  // what this version has
-//   registry.AddSearch("toy", {.make_search = ...});    // one more
+//   Registry registry;                                  // The operators of this version.
+//   registry.AddSearch("toy", {.make_search = ...});    // One more.
 //   CallRunner runner(registry.MakeOperators(), &pool);
 //   call.search = registry.MakeSearch(plan, layer).get();
 //   registry.Choose(call, &choice);
 //   runner.Begin(call, choice);
 //
-// A query's name, keys and price are in planner/plan_registry.h; how it is answered is here.
+// planner/plan_registry.h has the name, keys and price of a query; the registry has its search.
 //
 // Threads: constant after the last Add; then shared by any number of threads.
 #ifndef ATTNDB_ATTENTION_REGISTRY_H_
@@ -36,8 +36,8 @@ struct QuerySearch {
   std::function<std::unique_ptr<const index::CriticalSearch>(const planner::LayerPlan& plan,
                                                              const LayerSpec& layer)>
       make_search;
-  // For an index that finds keys without scoring all of them: what it is asked for in such a call.
-  // Null where the plan registry says that no index answers the query.
+  // For an index that finds keys without scoring all of them: its task in such a call. Null if the
+  // plan registry says that no index answers the query.
   std::function<index::SearchSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
                                   const planner::CallSize& size)>
       make_spec;
@@ -57,14 +57,14 @@ class Registry {
   // by an index. The layer tells how scores become logits.
   std::unique_ptr<const index::CriticalSearch> MakeSearch(const planner::LayerPlan& plan,
                                                           const LayerSpec& layer) const;
-  // What the plan's index is asked for. REQUIRES: plan.Finds().
+  // The task of the plan's index. REQUIRES: plan.Finds().
   index::SearchSpec MakeSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
                              const planner::CallSize& size) const;
 
   // One of each operator, for a runner.
   std::vector<std::unique_ptr<Operator>> MakeOperators() const;
-  // Chooses the operator of the call, and that of each head: heads with NaN or Inf are attended to
-  // whole.
+  // Chooses the operator of the call, and that of each head: heads with NaN or Inf attend to all
+  // tokens.
   void Choose(const LayerCall& call, OperatorChoice* choice) const;
 
  private:

@@ -1,11 +1,11 @@
-// Base class of operators that scan the keys of a group in one pass, exactly or by estimates: then
-// each q head selects its critical tokens among the scores of all (sparse_head.h), and the operator
-// decides what is done with them.
+// Base class of operators that scan the keys of a group in one pass, exactly or by estimates. Each
+// q head then selects its critical tokens from all scores (sparse_head.h), and the operator decides
+// what to do with them.
 //
 // Denominators: a search by scores does not know the weight of a layer's denominator_logits, which
-//          have no key; where mass or error is meant, that weight is part of the whole.
-// Threads: as operator.h. All threads share the scores of a unit that has several ranges, so that
-//          whichever threads are free finish its q heads.
+// have no key. For masses and errors, that weight is part of the whole.
+// Threads: as operator.h. All threads share the scores of a unit with several ranges, so that any
+//          free threads finish its q heads.
 // Source:  search, then exact attention over what it found: RetrievalAttention App. B.
 #ifndef ATTNDB_ATTENTION_SCANNING_H_
 #define ATTNDB_ATTENTION_SCANNING_H_
@@ -46,7 +46,7 @@ class Scanning : public Operator {
     Scores scores;  // Scores of one unit, if units have one range.
   };
 
-  // Does what the operator does with the tokens that a q head selects.
+  // Does the operator's work on the tokens that a q head selects.
   virtual Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
                           Part* part) const = 0;
 

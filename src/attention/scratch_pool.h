@@ -1,9 +1,8 @@
 // Scratch memory of calls: shared by all sessions of a DB, and counted in its memory limit.
 //
-// A call leases one block and returns it when it ends. Blocks that nobody leases wait for the next
-// call as residents of the budget, which drops them when the memory is wanted for something else.
-// So there are never more blocks than calls that ran at once, and calls like those before allocate
-// nothing.
+// A call leases one block and returns it when it ends. Unused blocks wait for the next call as
+// residents of the budget, which drops them if the memory is wanted for something else. So there
+// are never more blocks than concurrent calls, and a call like earlier ones allocates nothing.
 //
 // Errors:  kResourceExhausted, of the budget or the system, with numbers.
 // Threads: thread-safe. Outlives its leases; the budget outlives it.
@@ -34,7 +33,7 @@ class ScratchLease {
 
   // 64-byte aligned; contents are indeterminate.
   std::byte* data() const;
-  size_t size() const;  // Bytes of the block: at least what was asked for.
+  size_t size() const;  // Bytes of the block: at least the requested number.
   void Return();
 
  private:

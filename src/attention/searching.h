@@ -1,7 +1,8 @@
 // Base class of operators that search an index which finds keys without scoring all of them, once
-// for all q heads of a group (indexed_group.h): the operator decides what is done with what is
-// found.
+// for all q heads of a group (indexed_group.h). The operator decides what to do with the found
+// tokens.
 //
+// Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
 // Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
 #ifndef ATTNDB_ATTENTION_SEARCHING_H_
 #define ATTNDB_ATTENTION_SEARCHING_H_
@@ -25,11 +26,11 @@ class Searching : public Operator {
   const CallView& call() const { return *call_; }
 
  private:
-  // Does what the operator does with the tokens that the group's search found.
+  // Does the operator's work on the tokens that the group's search found.
   virtual Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const = 0;
 
-  // How many more keys than k the index is asked for, as some of them may be static. Indexes that
-  // select whole blocks are asked for k: static tokens of the blocks are attended to once.
+  // The surplus over k in requests to the index, because some found keys may be static. Indexes
+  // that select whole blocks are asked for k: static tokens of the blocks are attended to once.
   uint32_t NumSpare() const;
 
   const CallView* call_ = nullptr;

@@ -2,19 +2,17 @@
 // all tokens.
 //
 //   0. Static tokens of the middle, if the plan has some (static_tokens.h), are scored exactly, and
-//      hidden from the steps that follow.
+//      hidden from the following steps.
 //   1. The search chooses candidates in the middle. If their scores are estimates, they are scored
-//      exactly, and the search keeps those that are critical then. A search by mass is audited
-//      (mass_audit.h): if it may hold less than index::LeastAudited, all tokens of the middle are
-//      scored exactly, and it searches again.
-//   2. Sinks, static and critical tokens and window are folded into the state, with the scores that
-//      they have.
+//      exactly, and the search keeps the critical ones. A search by mass is audited (mass_audit.h):
+//      if it may hold less than index::LeastAudited, all tokens of the middle are scored exactly,
+//      and it searches again.
+//   2. Sinks, static and critical tokens and window are folded into the state, with their scores.
 //   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
 //      value planes (value_remainder.h).
 //
-// A plan with exact_fallback bounds the mass that is left out before step 2 (mass_bound.h). Where
-// that is too much, all tokens are attended to exactly instead; elsewhere, the output's error is
-// bounded.
+// A plan with exact_fallback bounds the left-out mass before step 2 (mass_bound.h). If the bound is
+// too large, all tokens are attended to exactly; else the output's error is bounded.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -92,7 +90,7 @@ class SparseHead {
   // All pointers must outlive it.
   SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost);
 
-  // Selects, and attends to what was selected: writes the state.
+  // Selects tokens and attends to them: writes the state.
   Status Attend(const kernels::StateRows& state);
   // Only selects.
   Result<SelectedTokens> Select();
@@ -112,7 +110,7 @@ class SparseHead {
   bool HoldsMass(std::span<const uint32_t> chosen, const float* exact) const;
   Status ScoreMiddle();
   void NoteFallback();
-  // Bounds what the chosen tokens leave out; all of the mass if that is too much.
+  // Bounds the tokens that were not chosen; returns all of the mass if that is too much.
   Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);
   Status ScoreExactly(uint32_t* indices, size_t count, float* scores);

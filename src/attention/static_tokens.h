@@ -1,10 +1,10 @@
-// The tokens of a row's middle that a plan's `static=prefill:n` adds to what is attended to in any
-// case, for one kv head: those that the last queries of the prompt weighed most (index/prefill/).
+// The tokens of a row's middle that a plan's `static=prefill:n` always attends to, for one kv head:
+// those that the last queries of the prompt weighed most (index/prefill/).
 //
-// Rule:    the runs that have a ranking share n by their numbers of tokens in the middle, since
-//          each was weighed by its own prompt's queries. Of each run the heaviest tokens of the
-//          middle are taken; tokens that a prefix, a filter, sinks or the window leave out are
-//          passed over, and the next lighter ones take their place.
+// Rule:    the runs with a ranking share n by their numbers of tokens in the middle, because
+//          queries of its own prompt weighed each run. Of each run the heaviest tokens of the
+//          middle are taken. Tokens that a prefix, a filter, sinks or the window leave out are
+//          skipped, and the next lighter ones replace them.
 // Memory:  nothing is allocated.
 // Threads: pure functions.
 // Source:  the static set W of RetrievalAttention Alg. 1 (3.3), by SnapKV's prediction.

@@ -1,9 +1,9 @@
-// Base class of operators that attend to tokens without choosing among them: K and V as stored,
-// float32 arithmetic, blocked for many q rows, shared by a group for few.
+// Base class of operators that attend to all of their tokens: K and V as stored, float32
+// arithmetic, blocked for many q rows, shared by a group for few.
 //
-// Bits:    tokens are folded by tiles and blocks that lie where a token's number says
-//          (token_blocks.h), and a row's state does not depend on the rows beside it
-//          (kernels/attend.h): so neither does the result, nor on how a call is cut.
+// Bits:    tokens are folded by tiles and blocks, which a token's index determines
+//          (token_blocks.h). A row's state does not depend on the rows beside it
+//          (kernels/attend.h). So the result depends neither on these nor on how a call is cut.
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_STREAMING_H_
 #define ATTNDB_ATTENTION_STREAMING_H_
@@ -45,12 +45,12 @@ class Streaming : public Operator {
   // Tokens that rows of the unit see but do not attend to.
   virtual TokenRange LeftOut(const WorkUnit& /*unit*/) const { return {}; }
 
-  // The tokens of an item: whole blocks, but for the unit's first and last token.
+  // The tokens of an item: whole blocks, except at the unit's first and last token.
   TokenRange TokensOf(const WorkItem& item) const;
-  // The states that a block is merged into where parts share its unit.
+  // The states that a block is merged into if parts share its unit.
   kernels::StateRows StatesOfBlock(uint32_t unit, uint64_t block) const;
-  // Calls f(its states) for each block of the unit that holds some of `tokens`, in order, but for
-  // those that are left out whole. REQUIRES: parts share the unit.
+  // Calls f(its states) for each block of the unit that overlaps `tokens`, in order. Skips blocks
+  // that are left out whole. REQUIRES: parts share the unit.
   template <typename F>
   void ForEachBlock(uint32_t unit, TokenRange tokens, const F& f) const;
 

@@ -1,15 +1,15 @@
-// A sample of tokens in which heavy tokens stand for themselves, and light ones for others of their
-// kind.
+// A sample of tokens in which heavy tokens represent themselves, and a light one represents others
+// like it.
 //
 // Method:  with a threshold t on weights, a token of weight w >= t is drawn for certain, a lighter
-//          one with probability w / t. Each light token that was drawn stands for the weight t, so
-//          sums over the drawn tokens are unbiased, of weights and of weighted values alike. No
-//          scheme with as many rows has less variance: a token is read for certain where leaving it
-//          to chance would cost more than one draw. t is chosen so that sum of min(1, w / t) tokens
-//          are drawn in the mean.
+//          one with probability w / t. Each drawn light token counts with the weight t, so sums
+//          over the drawn tokens are unbiased, of weights and of weighted values alike. No scheme
+//          with as many rows has less variance: a token is certain if leaving it to chance would
+//          cost more than one draw. t is chosen so that sum of min(1, w / t) tokens are drawn on
+//          average.
 // Draw:    token i is drawn if logit_i + e_i >= log t, with e_i = -log(u_i) for uniform u_i: one
-//          pass of additions and comparisons (kernels/draw.h). Samples of one seed are nested: that
-//          of a larger t is part of that of a smaller t, and can be drawn from it.
+//          pass of additions and comparisons (kernels/draw.h). Samples of one seed are nested: the
+//          sample of a larger t is part of the sample of a smaller t, and can be drawn from it.
 // Threads: pure functions.
 // Source:  threshold sampling: Duffield, Lund and Thorup, Learn more, sample less, IEEE
 //          Transactions on Information Theory 51(5), 2005.

@@ -1,9 +1,9 @@
 // Blocks of tokens: the grid on which attention to all of a context's tokens is summed.
 //
-// A block is folded into states of its own, tile by tile, and the states of blocks are merged in
-// order. Blocks and tiles lie where a token's number in its context says, so that what a q row
-// gets does not depend, bit by bit, on how its prompt is cut into calls, on the calls beside it, on
-// the number of threads, or on where K and V lie.
+// A block is folded into its own states, tile by tile, and the states of blocks are merged in
+// order. A token's index in its context determines its block and tile. So the result of a q row
+// does not depend, bit by bit, on how its prompt is cut into calls, on concurrent calls, on the
+// number of threads, or on where K and V lie.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_ATTENTION_TOKEN_BLOCKS_H_
@@ -42,7 +42,7 @@ class TokenBlocks {
         static_cast<uint64_t>(std::countr_zero(size) - std::countr_zero(kMinBlockTokens));
     return octave * kPerOctave + token / size;
   }
-  // The first token of its block, and that of the next one.
+  // The begin of the token's block, and the begin of the next one.
   constexpr uint64_t BeginAt(uint64_t token) const { return token / SizeAt(token) * SizeAt(token); }
   constexpr uint64_t EndAt(uint64_t token) const { return BeginAt(token) + SizeAt(token); }
   // The first begin of a block that is not before the token.

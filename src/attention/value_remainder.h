@@ -28,7 +28,7 @@ struct ValueRemainderCall {
   TokenRange middle;
   kernels::LogitSpec logit;
   uint32_t* tokens = nullptr;
-  float* token_scores = nullptr;  // As tokens.
+  float* token_scores = nullptr;  // As many as `tokens`.
   storage::RowLease* rows = nullptr;
 };
 

@@ -2,8 +2,8 @@
 // on which thread does what.
 //
 // A unit is a set of q rows of one kv head that are finished together. Its tokens may be cut into
-// ranges; (unit, range) is an item. The thread that finishes the last item of a unit merges what
-// its ranges gave, in order: no thread ever waits for another.
+// ranges; (unit, range) is an item. The thread that finishes the last item of a unit merges the
+// results of its ranges, in order: no thread ever waits for another.
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_ATTENTION_WORK_PLAN_H_
@@ -51,9 +51,9 @@ struct WorkItem {
 struct WorkPlan {
   std::vector<WorkUnit> units;
   // Items in the order of execution: longest units first. For units of equal length, all first
-  // ranges come first, so that what a first range finds for its unit is there when the others
-  // begin; then one unit after another, so that some are finished while others are still read, and
-  // the last ones, one for each part, side by side, so that they are finished at the same time.
+  // ranges come first, so that a first range's result for its unit exists when the others begin.
+  // Then one unit follows another, so that some are finished while others are still read. The last
+  // units, one for each part, come side by side, so that they are finished at the same time.
   std::vector<WorkItem> items;
   uint64_t rows_per_unit_max = 0;
   uint32_t num_ranges_max = 0;

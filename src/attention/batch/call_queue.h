@@ -1,16 +1,16 @@
 // The order in which threads work off the calls of many sessions for one layer.
 //
-//   queue.Reset(calls, num_threads);                    // one thread
-//   while (auto task = queue.Next()) run its part;      // each thread
+//   queue.Reset(calls, num_threads);                    // One thread.
+//   while (auto task = queue.Next()) run its part;      // Each thread.
 //
-// Order:   calls that read memory alone come first, so that those that wait for the disk wait
-//          while others are computed; among these the longest first, so that no thread is left with
-//          a long one at the end. All parts of a call follow one another; of calls that wait, the
-//          first parts come first, so that no threads wait for one read that could begin others.
+// Order:   calls that only read memory come first, so that calls that wait for the disk wait while
+//          others are computed. Among these the longest come first, so that no thread ends with a
+//          long one. All parts of such a call follow one another. Of waiting calls, the first parts
+//          come first, so that threads begin several reads instead of waiting for one.
 // Bits:    a call is cut into parts by its own size and the number of threads, never by its
 //          neighbours.
-// Threads: Next is thread-safe, and hands each part to one thread; all else by one thread, while no
-//          other uses the queue.
+// Threads: Next is thread-safe, and hands each part to one thread. One thread calls everything
+//          else, while no other uses the queue.
 #ifndef ATTNDB_ATTENTION_BATCH_CALL_QUEUE_H_
 #define ATTNDB_ATTENTION_BATCH_CALL_QUEUE_H_
 
@@ -26,7 +26,7 @@ struct QueuedCall {
   uint32_t number = 0;  // The caller's.
   uint64_t num_rows = 0;
   uint64_t num_tokens = 0;  // Tokens up to and including the newest row's.
-  bool is_ready = true;     // What it reads is in memory.
+  bool is_ready = true;     // All rows and objects that it reads are in memory.
 };
 
 struct CallPart {
