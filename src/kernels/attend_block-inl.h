@@ -4,8 +4,8 @@
 // and values widened into scratch, then register tiles of 6 rows by 4 vectors run over them from
 // L1.
 //
-// Bits:    those of attend-inl.h: products are summed in its order (sum_order-inl.h), and values
-//          token by token.
+// Bits:    as in attend-inl.h: products are summed in its order (sum_order-inl.h), and values token
+//          by token.
 // Source:  see attend_block.h.
 #ifndef ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
 #define ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
@@ -44,7 +44,7 @@ struct TileRows {
   size_t begin;
   size_t end;
 
-  // The row at a place; at those that have none, the nearest: the mask drops it.
+  // The row at a place; at places without a row, the nearest row: the mask drops it.
   size_t At(size_t place) const {
     const size_t last = place < end ? place : end - 1;
     return first + (last > begin ? last - begin : 0);
@@ -255,7 +255,7 @@ void AttendPackedTile(const BlockScratch& scratch, const SumOrder& order, const 
                        state.out_stride);
       return;
     }
-    // A weight of 0 does not hide a NaN: read only what each row sees.
+    // A weight of 0 does not hide a NaN: reads only the visible tokens of each row.
 #pragma GCC unroll 16
     for (size_t i = 0; i < kRows; ++i) {
       const StateRows row = StatesAt(state, i);

@@ -1,11 +1,11 @@
 // Exact attention of many q rows over a run of tokens: prefill. A blocked matrix product, bound by
 // arithmetic, where attend.h is bound by memory.
 //
-// Shapes:  as in attend.h, and so first_key. For a kv head, the q rows are those of all its q heads
-//          and all new tokens, in any order; rows that see alike should be neighbours
+// Shapes:  as in attend.h, also first_key. For a kv head, the q rows are those of all its q heads
+//          and all new tokens, in any order; rows with similar masks should be neighbours
 //          (token-major).
 // Mask:    q row r sees tokens [lo[r], hi[r]) of the run; lo = null means 0, hi = null means
-//          num_tokens. Causal, sliding window and prefix masks are all of this form. An empty range
+//          num_tokens. Causal, sliding window and prefix masks all have this form. An empty range
 //          is legal. Tiles that no row of a block sees are not computed.
 // Scratch: caller-owned, 64-byte aligned, AttendBlockScratchBytes() bytes; holds nothing after.
 // Bits:    as in attend.h.

@@ -1,17 +1,17 @@
 // Partial softmax attention of q rows, and the merge of partial results.
 //
-// A state is what a set of tokens contributes to one q row: max, the largest logit; sum, the sum
-// of exp(logit - max); out, the sum of exp(logit - max) * v, NOT divided by sum. Logits are
-// score * scale, or soft_cap * tanh(score * scale / soft_cap); natural exponentials.
+// A state is the contribution of a set of tokens to one q row: max, the largest logit; sum, the sum
+// of exp(logit - max); out, the sum of exp(logit - max) * v, NOT divided by sum. Logits are score *
+// scale, or soft_cap * tanh(score * scale / soft_cap); natural exponentials.
 //
 // Empty:   max = -inf, sum = 0, out = 0; the identity of MergeStates.
-// Values:  a NaN in q, in a key or in a value of non-empty weight gives NaN in what it touches. A
-//          logit of +inf gives NaN, as IEEE softmax does (inf - inf). A logit of -inf weighs
-//          exactly 0, and a set of only such tokens is the empty set (IEEE softmax: NaN), because
-//          otherwise the result would depend on where a set is split.
-// Tricks:  adding c to max multiplies the set's weight by e^c (a sample that stands for n/m as
-//          many tokens: c = ln(n/m)). A finished (out, lse) is a state again: max = lse, sum = 1.
-// Sinks:   the learned sinks of a model are denominator logits here: AddToDenominators.
+// Values:  a NaN in q, in a key or in a value of non-empty weight gives NaN in the results that use
+//          it. A logit of +inf gives NaN, as in an IEEE softmax (inf - inf). A logit of -inf weighs
+//          exactly 0, and a set of only such tokens is the empty set (IEEE softmax: NaN). Otherwise
+//          the result would depend on where a set is split.
+// Tricks:  adding c to max multiplies the set's weight by e^c (a sample that represents n/m as many
+//          tokens: c = ln(n/m)). A finished (out, lse) is a state again: max = lse, sum = 1.
+// Sinks:   the learned sinks of a model are called denominator logits here: AddToDenominators.
 // Threads: stateless; concurrent calls must not share states.
 // Source:  Milakov & Gimelshein 2018 (arXiv:1805.02867), Alg. 3; merge: RetrievalAttention, App. B.
 #ifndef ATTNDB_KERNELS_ATTENTION_STATE_H_

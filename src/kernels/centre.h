@@ -1,8 +1,8 @@
-// Sums of rows, and rows centred and scaled: what keys go through before they are quantized.
+// Sums of rows, and rows centred and scaled: the preparation of keys for quantization.
 //
 // Shapes:  rows [num_rows, num_channels] float32, `stride` elements apart; mean, scale and sums
 //          [num_channels], a multiple of 16.
-// Bits:    the same on every ISA, but for norm_sq.
+// Bits:    the same on every ISA, except norm_sq.
 // Errors:  none. NaN and inf spread.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_CENTRE_H_

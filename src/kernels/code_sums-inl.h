@@ -1,11 +1,11 @@
 // Internal: sums of the lookup tables' entries of two blocks of product codes, in 16 bits.
 //
-// By shuffles: the entries of a subspace lie in registers, and one instruction looks up those of 32
-// or 64 keys: from 16 entries on AVX2 and AVX-512, from 64 with VBMI, and from 256 by four such
-// look-ups, among which the code's top bits choose. Found bytes are added as words of two keys: the
-// sum of all words, modulo 2^16, and the sum of upper bytes give both keys' sums.
-// By loads: entries are words, those of four q rows side by side, so that one load of 64 bits and
-// one addition serve four rows; no sum carries into its neighbour.
+// By shuffles: the entries of a subspace are in registers, and one instruction looks up those of 32
+// or 64 keys. It uses 16 entries on AVX2 and AVX-512, 64 with VBMI, and 256 by four such look-ups,
+// among which the code's top bits choose. Found bytes are added as words of two keys: the sum of
+// all words, modulo 2^16, and the sum of upper bytes give both keys' sums.
+// By loads: entries are words, with four q rows side by side, so that one load of 64 bits and one
+// addition serve four rows; no sum carries into its neighbour.
 #ifndef ATTNDB_KERNELS_CODE_SUMS_INL_H_
 #define ATTNDB_KERNELS_CODE_SUMS_INL_H_
 
@@ -33,7 +33,8 @@ inline constexpr bool kShuffles = false;
 
 #if defined(__AVX2__)
 
-// CodeIndex: the codes of a register of keys, as look-ups take them. Entries: those of a subspace.
+// CodeIndex: the codes of a register of keys, in the form of look-ups. Entries: those of a
+//            subspace.
 template <size_t kBits>
 struct CodeIndex;
 template <size_t kBits>
@@ -130,7 +131,7 @@ struct Entries<8> {
 
 // A register of keys is a line of a block, or half of one.
 inline constexpr size_t kUnitKeys = sizeof(Words16);
-// Registers of keys that share the loads of entries: those of two blocks, or of one half.
+// Registers of keys that share the loads of entries: of two blocks, or of one half.
 inline constexpr size_t kSharing = kManyRegisters ? 2 : 1;
 
 // The lines of a block are read one by one, with work in between, and the hardware does not fetch

@@ -1,7 +1,7 @@
 // Adds linear combinations of tabulated functions to rows of numbers: a small matrix product.
 //
-// Sums:    float32, in the order of the functions, then added to what is there. Fused where the
-//          target has it, so the last bit may differ between targets.
+// Sums:    float32, in the order of the functions, then added to the present values. Fused if the
+//          target supports it, so the last bit may differ between targets.
 // Errors:  none; sizes are preconditions.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_COMBINE_H_

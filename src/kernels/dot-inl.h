@@ -3,9 +3,9 @@
 // A key is loaded and widened once for all q rows of a pass. Partial sums stay in registers and
 // four of them are reduced together (StoreSums4).
 //
-// Bits:    a product is summed in an order of the element type's own, whatever the rows beside it
-//          and however many: each lane sums its elements from the first on, and lanes are added in
-//          one tree. AttendBlock sums in the same order (sum_order-inl.h).
+// Bits:    the element type determines the order in which a product is summed, whatever and however
+//          many the rows beside it are. Each lane sums its elements from the first on, and lanes
+//          are added in one tree. AttendBlock sums in the same order (sum_order-inl.h).
 // Source: register tiles as in BLIS, with the roles of a memory-bound product: keys stream, q
 //         stays.
 #ifndef ATTNDB_KERNELS_DOT_INL_H_
@@ -275,8 +275,8 @@ inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_e
 }
 
 // Writes scores of one tile of up to kTile keys for kRows q rows (`q` from PrepareQueries), up to
-// the next multiple of the keys of a step; those past num_keys repeat some key. Fetches what
-// follows the tile if `prefetch`.
+// the next multiple of the keys of a step; scores past num_keys repeat some key. Prefetches the
+// rows behind the tile if `prefetch`.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void DotTile(const Rows& keys, size_t first, size_t num_keys, const float* q,
                                size_t num_elements, bool prefetch, float* scores) {

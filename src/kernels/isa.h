@@ -47,8 +47,8 @@ IsaChoice CurrentIsa();
 // CPU for each.
 const char* CurrentInstructionSets();
 
-// Switches all kernels of the process to `isa`; nullopt goes back to what the environment says.
-// Returns false and changes nothing if it is not supported.
+// Switches all kernels of the process to `isa`; nullopt returns to the environment's choice.
+// Returns false and changes nothing if `isa` is not supported.
 bool ForceIsa(std::optional<Isa> isa);
 
 }  // namespace attndb::kernels

@@ -49,8 +49,8 @@ struct LogitMap {
   }
 };
 
-// Keeps tokens, vector after vector. A vector's store may write beyond what is kept; the next one
-// overwrites that. kRows: 0 for any number of q rows.
+// Keeps tokens, vector after vector. A vector's store may write beyond the kept tokens; the next
+// store overwrites this. kRows: 0 for any number of q rows.
 template <size_t kRows, bool kCapped>
 class Keeper {
  public:

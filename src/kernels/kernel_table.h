@@ -158,7 +158,8 @@ struct KernelTable {
   const ProductCodeKernels* product_codes;
   const ValueKernels* values;
   const RowKernels* rows;
-  const char* instruction_sets;  // What planes_target.cc was compiled for: isa.h.
+  // The instruction sets that planes_target.cc was compiled for: isa.h.
+  const char* instruction_sets;
 };
 
 // The table in use; the first call chooses it.

@@ -40,7 +40,7 @@ inline Vec Exp2OfNormal(Vec x) {
   return TimesNormalPow2(Exp2OfFraction(Sub(x, n)), n);
 }
 
-// Absolute error about 2^-22: what a capped logit needs.
+// Absolute error about 2^-22: a capped logit needs this.
 inline Vec Tanh(Vec x) {
   // 1 - 2 / (e^2x + 1); beyond +-20 it is +-1.
   const Vec t = Sub(Zero(), Max(Set1(-20.0f), Sub(Zero(), x)));

@@ -13,7 +13,7 @@ namespace {
 
 inline constexpr size_t kMaxPlaneRows = 4;
 
-// Fills in what is added to the scores of the keys of block `block` of kOffsetKeys, counted from
+// Fills in the additions to the scores of the keys of block `block` of kOffsetKeys, counted from
 // the scan's first key.
 template <size_t kRows>
 [[gnu::always_inline]] inline void FindOffsets(const PlaneQuery* queries, size_t block,

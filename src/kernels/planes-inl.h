@@ -116,8 +116,8 @@ struct PassQueries {
 };
 
 // Scores the blocks [begin, end) of kPlaneKeys keys, for a scan that began at first_key, and kRows
-// rows; fetches what lies `ahead` bytes further on in each plane. Scores of a block go to `scores`,
-// rows `stride` apart; see(key) is called when they are there, and returns where the next ones go.
+// rows. Prefetches the bytes `ahead` in each plane. Scores of a block go to `scores`, rows `stride`
+// apart. see(key) is called when they are written, and returns the place of the next ones.
 template <int kBits, size_t kRows, typename See>
 [[gnu::always_inline]] inline void ScoreBlocks(const PlanesView& planes, size_t first_key,
                                                size_t begin, size_t end, size_t ahead,
@@ -165,8 +165,8 @@ template <int kBits, size_t kRows>
   kept->count = keeper.count();
 }
 
-// Lists the blocks of kPlaneKeys keys, as numbers of their first keys, where some noise comes up to
-// what is needed. Returns their number.
+// Lists the blocks of kPlaneKeys keys, as numbers of their first keys, in which some noise reaches
+// the need. Returns their number.
 inline size_t ListNeeded(const float* needs, const float* noise, size_t num_keys, uint32_t* list) {
   size_t count = 0;
   for (size_t i = 0; i < num_keys; i += kPlaneKeys) {

@@ -43,10 +43,10 @@ struct PlanesView {
   size_t num_channels = 0;
 };
 
-// A quantized q row and what to add to each of its scores (q times the mean of the keys, if the
+// A quantized q row, and an addition to each of its scores (q times the mean of the keys, if the
 // keys were centred).
 struct PlaneQuery {
-  const int8_t* codes = nullptr;  // [num_channels], as EncodePlaneQuery makes them. Not owned.
+  const int8_t* codes = nullptr;  // [num_channels], from EncodePlaneQuery. Not owned.
   float scale = 0.0f;
   float offset = 0.0f;
   int32_t code_sum = 0;

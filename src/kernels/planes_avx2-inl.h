@@ -178,7 +178,7 @@ template <size_t kRows>
 #if !defined(__AVX512VNNI__)
 
 // Writes scores of one block from first_sum + 16 * S_high + S_low, or + 32 * S_high for 4 bits.
-// Fetches what lies `ahead` bytes further on.
+// Prefetches the bytes `ahead`.
 template <int kBits, size_t kRows>
 [[gnu::always_inline]] inline void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t ahead,
                                               const Codes<kRows>& codes, size_t num_channels,
@@ -231,8 +231,8 @@ struct CodeWords {
   __m256i second;
 };
 
-// Quantizes num_vecs <= 8 registers of x; adds the squares of what codes leave to *left_sq, each
-// register on top of the one before.
+// Quantizes num_vecs <= 8 registers of x. Adds the squares of the codes' residuals to *left_sq, one
+// register after the other.
 [[gnu::always_inline]] inline CodeWords QuantizeWords(const float* x, size_t num_vecs, __m256 scale,
                                                       __m256 inverse, __m256* left_sq) {
   __m256i codes[8];

@@ -1,12 +1,12 @@
 // Internal: scores of a block of key planes by VNNI, with the same bits as everywhere.
 //
 // A line is one register of 64 bytes; VPDPBUSD adds four channels of its 16 keys to int32 sums. Zen
-// 4 starts one such product a cycle in half of its vector pipes, so four rows take head_dim / 16
-// cycles a key at the least, 85 % of what is measured at head_dim 128. Nibbles are unpacked in the
-// other half.
+// 4 starts one such product per cycle in half of its vector pipes. So four rows take at least
+// head_dim / 16 cycles per key, 85 % of the measured time at head_dim 128. Nibbles are unpacked in
+// the other half.
 //
-// Blocks are taken one by one. Two or four side by side share the loads of codes, but break up the
-// streams that the hardware fetches ahead, which cost up to a third of the bandwidth.
+// Blocks are processed one by one. Two or four side by side would share the loads of codes, but
+// break up the streams that the hardware prefetches, which costs up to a third of the bandwidth.
 #ifndef ATTNDB_KERNELS_PLANES_AVX512_INL_H_
 #define ATTNDB_KERNELS_PLANES_AVX512_INL_H_
 
@@ -20,9 +20,9 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// Where arithmetic fills the core, three rows and more, the hardware does not fetch the high plane
-// far enough ahead. Anywhere else it does better left alone: to fetch 8 bits by instructions as
-// well costs 10 to 20 % of the bandwidth.
+// If arithmetic fills the core, with three rows and more, the hardware does not prefetch the high
+// plane far enough ahead. In all other cases it is better left alone: prefetch instructions for 8
+// bits cost 10 to 20 % of the bandwidth.
 template <int kBits, size_t kRows>
 inline constexpr bool kFetches = kBits == 4 && kRows >= 3;
 
@@ -30,7 +30,7 @@ inline __m512i LoadLine(const uint8_t* line) { return Once(_mm512_loadu_si512(li
 // Sixteen times the nibbles of a line.
 inline __m512i HighNibbles(__m512i line) { return _mm512_andnot_si512(_mm512_set1_epi8(15), line); }
 inline __m512i LowNibbles(__m512i line) { return HighNibbles(_mm512_slli_epi16(line, 4)); }
-// Nibbles of `high` above those of `low`.
+// Nibbles of `high` above the nibbles of `low`.
 inline __m512i JoinNibbles(__m512i high, __m512i low) {
   constexpr int kSelect = 0xca;  // a ? b : c.
   return _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), low, high, kSelect);

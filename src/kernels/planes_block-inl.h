@@ -1,6 +1,6 @@
-// Internal: what a target does with one block of key planes, ScoreBlock and EncodeBlock, and these
-// two in portable C++. Targets that have better ones (planes_avx2-inl.h, planes_avx512-inl.h)
-// give the same bits.
+// Internal: a target's work on one block of key planes, ScoreBlock and EncodeBlock, in portable
+//           C++. Targets with better versions (planes_avx2-inl.h, planes_avx512-inl.h) give the
+//           same bits.
 #ifndef ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 #define ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 
@@ -91,7 +91,7 @@ template <int kBits, size_t kRows>
   }
 }
 
-// Adds the nibbles of one key to its block; returns the squared norm of what they leave out.
+// Adds the nibbles of one key to its block; returns the squared norm of their residual.
 inline float EncodeKey(const BlockRows& keys, size_t key, size_t num_channels,
                        const PlaneBlock& block) {
   const float* const x = keys.row[key];

@@ -34,7 +34,7 @@ namespace attndb::kernels {
 #endif
 }
 
-// The lines that hold these bytes, likewise.
+// Prefetches the lines that hold these bytes, in the same way.
 [[gnu::always_inline]] inline void PrefetchLines(const void* p, size_t num_bytes) {
   constexpr size_t kLineBytes = 64;
   const auto* const bytes = static_cast<const char*>(p);
@@ -42,13 +42,13 @@ namespace attndb::kernels {
   for (size_t i = 0; i < before + num_bytes; i += kLineBytes) Prefetch(bytes + i);
 }
 
-// How far ahead a run of rows is fetched in passes of num_q_rows (1 to 8) over rows of row_bytes:
-// memory's latency under load, some 200 ns, at the rate at which it is read. That is 40 bytes a ns
-// on AMD's cores. Intel's read less, and their second cache fetches ahead on its own within a page:
-// lines that are asked for from further on come before those that are needed. (Measured by
-// decode_bench at 1,024 to 16,384 bytes on a Xeon that reads 16 bytes a ns: 3 and 4 q rows reach
-// .87 to .93 of that from 3,072 bytes, .74 to .79 from 8,192; 8 q rows, bound by arithmetic, .65
-// from 5,120, .6 from both. Rows of 512 bytes, which are swept in parts, want 8,192.)
+// The prefetch distance for a run of rows in passes of num_q_rows (1 to 8) over rows of row_bytes:
+// memory's latency under load, about 200 ns, times the read rate. That is 40 bytes per ns on AMD's
+// cores. Intel's cores read less, and their second cache prefetches on its own within a page: lines
+// requested further ahead arrive before the needed ones. (Measured by decode_bench at 1,024 to
+// 16,384 bytes on a Xeon that reads 16 bytes per ns: 3 and 4 q rows reach .87 to .93 of that from
+// 3,072 bytes, .74 to .79 from 8,192; 8 q rows, bound by arithmetic, .65 from 5,120, .6 from both.
+// Rows of 512 bytes, which are swept in parts, want 8,192.)
 size_t StreamAheadBytes(size_t num_q_rows, size_t row_bytes);
 
 }  // namespace attndb::kernels

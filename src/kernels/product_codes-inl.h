@@ -73,7 +73,8 @@ inline uint32_t RoundEntries(const float* products, size_t num_entries, float le
   return static_cast<uint32_t>(ReduceMax(most));
 }
 
-// Places a row's entries: as bytes one after another, or as words beside those of three other rows.
+// Places a row's entries: as bytes one after another, or as words interleaved with three other
+// rows.
 inline void PlaceEntries(const uint8_t* from, size_t num_entries, bool are_bytes, size_t row,
                          size_t subspace, size_t num_subspaces, std::byte* tables) {
   if (are_bytes) {

@@ -8,14 +8,14 @@
 //          CodeByte(i) of each line. Bits 6 and 8: line s holds codes of subspace s, one a byte.
 //          Bits 4: line p holds those of subspace 2p in low halves of bytes, of 2p + 1 in high
 //          ones. So 16-bit lanes of a line hold keys i and i + 32, and sums of all even bytes and
-//          of all odd ones are those of keys in their order.
-// Tables:  an entry is a byte, (q.c - least of the subspace) / scale, to nearest; one scale for a q
-//          row. Sums of 32 entries fit 16 bits. How entries lie is a matter of the instruction set,
-//          and tables are for scans of the one that made them.
-// Bits:    scores, weights and sums are the same on every ISA. Which centroid is nearest may differ
-//          where two are equally near up to rounding.
+// Tables:  an entry is a byte, (q.c - least of the subspace) / scale, to nearest; one scale per q
+//          row. Sums of 32 entries fit 16 bits. The order of entries depends on the instruction
+//          set. Only scans of the instruction set that made a table can read it.
+// Bits:    scores, weights and sums are the same on every ISA. The nearest centroid may differ if
+//          two are equally near up to rounding.
 // Errors:  none; sizes are preconditions. All inputs are finite: others give wrong numbers, no
-//          undefined behaviour. Codes of 6 bits are below 64: who reads stored ones checks that.
+//          undefined behaviour. Codes of 6 bits are below 64: the reader of stored codes checks
+//          that.
 // Threads: stateless.
 // Source:  product quantization, Jegou, Douze and Schmid, TPAMI 2011; of keys: PQCache
 //          (arXiv:2407.12820), sections 3 and 4.1. Tables of 16 bytes in a register: Andre,
@@ -65,7 +65,7 @@ struct CodebookView {
   // [num_subspaces][2^bits]: half of the square of each centroid's norm. Scans need none.
   const float* half_squares = nullptr;
   size_t num_channels = 0;
-  size_t num_subspaces = 0;  // As above; FindNearest takes subspaces of any width.
+  size_t num_subspaces = 0;  // As above, but FindNearest takes subspaces of any width.
   size_t bits = 0;           // As above.
 };
 

@@ -1,12 +1,12 @@
 // Internal: inner products by quads, AVX-512 and 16-bit elements.
 //
 // A quad is 32 elements of four keys as eight vectors, each with the same few dims of all four.
-// Sums of products then end up with four lanes a key instead of sixteen: a quarter of the
-// reductions, and widening costs one instruction a vector. That is what groups of three q rows and
-// more are bound by; fewer are bound by memory.
+// Sums of products then end up with four lanes per key instead of sixteen: a quarter of the
+// reductions, and widening costs one instruction per vector. Reductions limit groups of three and
+// more q rows; memory limits smaller ones.
 //
 // TransposePairs works on pairs of elements (32 bits); WidenPairs makes vectors 2s and 2s + 1 of
-// word s; QuadDim tells which of the 32 dims lane `lane` of vector `v` holds.
+// word s; QuadDim tells which of the 32 dims is in lane `lane` of vector `v`.
 #ifndef ATTNDB_KERNELS_QUADS_AVX512_INL_H_
 #define ATTNDB_KERNELS_QUADS_AVX512_INL_H_
 
@@ -45,7 +45,7 @@ inline void WidenPairs(const Float16*, Words word, Vec* a, Vec* b) {
 constexpr int QuadDim(const Float16*, int v, int lane) {
   return 2 * ((v % 2 * 2 + lane / 8) * 4 + v / 2) + lane % 2;
 }
-// lo[0, 8) = scores of the quads summed in a0 and a1, hi[0, 8) = of those in b0 and b1.
+// lo[0, 8) = scores of the quads summed in a0 and a1; hi[0, 8) = the same for b0 and b1.
 inline void StoreQuadSums(const BFloat16*, Vec a0, Vec a1, Vec b0, Vec b1, float* lo, float* hi) {
   const __m512 a =
       _mm512_add_ps(_mm512_shuffle_f32x4(a0, a1, 0x44), _mm512_shuffle_f32x4(a0, a1, 0xEE));
@@ -96,8 +96,8 @@ inline void SpreadQuery(const float* q, size_t num_elements, float* lanes) {
   }
 }
 
-// The lanes of a quad's first key. FMAs sum each of them; the four sums of a key are then added in
-// one tree (StoreQuadSums): those of lanes 0 and 2, those of lanes 1 and 3, and both.
+// The lanes of a quad's first key. FMAs sum each of them. The four sums of a key are then added in
+// one tree (StoreQuadSums): lanes 0 and 2, lanes 1 and 3, and both sums.
 constexpr int QuadLane(const BFloat16*, int i) { return 4 * i; }
 constexpr int QuadLane(const Float16*, int i) { return i / 2 * 8 + i % 2; }
 

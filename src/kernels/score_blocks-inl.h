@@ -23,8 +23,8 @@ inline float MaxOfBlock(const float* scores) {
   return nan != 0 ? __builtin_nanf("") : ReduceMax(largest);
 }
 
-// Sums a block that is in the L1 cache. Weights below kLeast count as kLeast, which is nothing
-// beside the maximum.
+// Sums a block that is in the L1 cache. Weights below kLeast count as kLeast, which is negligible
+// against the maximum.
 template <bool kCapped>
 inline float SumOfBlock(const float* scores, float max, const WeightMap& map) {
   const Vec scale = Set1(map.scale);

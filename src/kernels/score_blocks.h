@@ -22,7 +22,7 @@ namespace attndb::kernels {
 void SummarizeScores(const float* scores, size_t num_scores, const LogitSpec& logit, float* maxima,
                      float* sums);
 
-// masses[b] = sums[b] * exp(logit of maxima[b] - max): what SumWeights gives, from the summary.
+// masses[b] = sums[b] * exp(logit of maxima[b] - max): the result of SumWeights, from the summary.
 void WeighBlocks(const float* maxima, const float* sums, size_t num_blocks, const LogitSpec& logit,
                  float max, float* masses);
 

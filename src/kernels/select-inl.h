@@ -1,11 +1,11 @@
 // Internal: selection by score.
 //
-// Top-k in four steps: (1) vertical maxima of groups of 16 scores; their k-th largest is a lower
-// bound of the k-th largest score, since each stands for a different score (where k is too large
-// for that, a score that a sample says is most likely lower; it is then counted whether it is);
-// (2) compress the indices of all scores not below it; (3) find the k-th largest of these
-// candidates by radix; (4) keep what is above it and the first of its equals. Steps 1 and 2 stream;
-// 3 and 4 see little more than k items.
+// Top-k in four steps: (1) Find the vertical maxima of groups of 16 scores. Their k-th largest is a
+// lower bound of the k-th largest score, because each belongs to a different score. If k is too
+// large for that, take a score that is most likely lower according to a sample, and count whether
+// it is. (2) Compress the indices of all scores not below the bound. (3) Find the k-th largest of
+// these candidates by radix. (4) Keep all above it and the first ones equal to it. Steps 1 and 2
+// stream; steps 3 and 4 process little more than k items.
 #ifndef ATTNDB_KERNELS_SELECT_INL_H_
 #define ATTNDB_KERNELS_SELECT_INL_H_
 
@@ -167,9 +167,9 @@ uint32_t SplitKeys(const uint32_t* keys, size_t num_keys, size_t k, size_t most)
   return low;
 }
 
-// The k-th largest key (1 <= k <= num_keys) or, if that is larger than the next, one between them;
-// destroys `keys`. By bytes from the top: counts, picks the byte's value that holds the k-th, keeps
-// those keys only.
+// Returns the k-th largest key (1 <= k <= num_keys) or, if that is larger than the next, a number
+// between them; destroys `keys`. Works by bytes from the top: counts, picks the byte value that
+// contains the k-th key, and keeps only those keys.
 uint32_t KthLargest(uint32_t* keys, size_t num_keys, size_t k) {
   if (num_keys <= kFewKeys) return SplitKeys(keys, num_keys, k, k);
   uint32_t found = 0;

@@ -33,15 +33,15 @@ void MarkNotBelow(const float* scores, size_t num_scores, float threshold, uint6
 // Bytes of scratch that SelectTopK and TopThreshold need.
 size_t SelectTopKScratchBytes(size_t num_scores);
 
-// Writes the indices of the min(k, num_scores) largest scores, of equal ones those with the lowest
-// index, and returns how many.
+// Writes the indices of the min(k, num_scores) largest scores; of equal scores, the lowest indices.
+// Returns their number.
 // REQUIRES: `indices` holds min(k, num_scores) + kSelectSlack; scratch is 64-byte aligned.
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch);
 
-// A threshold that at least k scores are not below (k >= 1), and at most k / 8 + 1 more, but for
-// equal ones. Takes less time than finding which scores these are. -inf if there are fewer scores;
-// +inf if k of them are NaN. scratch as for SelectTopK.
+// Returns a threshold that at least k scores are not below (k >= 1), and at most k / 8 + 1 more,
+// not counting equal ones. Takes less time than finding these scores. -inf if there are fewer
+// scores; +inf if k of them are NaN. scratch as for SelectTopK.
 float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch);
 
 }  // namespace attndb::kernels

@@ -1,6 +1,6 @@
 // Internal: the vector type of the target that a *_target.cc was compiled for.
 //
-// What a simd_*.h offers (in namespace ATTNDB_TARGET, unnamed inside):
+// The contents of each simd_*.h (in namespace ATTNDB_TARGET, unnamed inside):
 //   Vec, kLanes         a register of kLanes float32; kManyRegisters: 32 registers, else 16.
 //   Zero Set1 Load Store Add Sub Mul Div Round (to nearest even)
 //   Max(a, b) Min(a, b) b if either is NaN.

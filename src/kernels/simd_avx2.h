@@ -30,8 +30,8 @@ inline Vec LoadFirst(const float* p, size_t n) {
   return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane));
 }
 inline void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
-// A loaded value that several instructions use: GCC 12 would otherwise repeat the load in each of
-// them, and the load ports are what these kernels run out of first.
+// A loaded value that several instructions use. GCC 12 would otherwise repeat the load in each of
+// them, and load ports are the first limit of these kernels.
 template <typename V>
 inline V Once(V v) {
   __asm__("" : "+x"(v));
@@ -87,7 +87,7 @@ inline void WidenPair(const BFloat16* p, Vec* a, Vec* b) {
   *a = _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), raw));
   *b = _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), raw));
 }
-// One of the vectors that WidenPair gives; what both are made from is loaded twice, and holds no
+// One of the two vectors of WidenPair. Their common source is loaded twice, and occupies no
 // register meanwhile.
 template <int kHalf, typename T>
 inline Vec WidenHalf(const T* p) {
@@ -109,7 +109,7 @@ inline void StorePair(const T*, float* p, Vec a, Vec b) {
   Store(p, a);
   Store(p + kLanes, b);
 }
-// Quarters 0 2 and 1 3: what unpacking leaves, and its own inverse.
+// Quarters 0 2 and 1 3: the order after unpacking. The permutation is its own inverse.
 inline void LoadPair(const BFloat16*, const float* p, Vec* a, Vec* b) {
   const __m256 lo = Load(p), hi = Load(p + kLanes);
   *a = _mm256_permute2f128_ps(lo, hi, 0x20);

@@ -34,8 +34,8 @@ inline Vec LoadFirst(const float* p, size_t n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
 }
 inline void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-// A loaded value that several instructions use: GCC 12 would otherwise repeat the load in each of
-// them, and the load ports are what these kernels run out of first.
+// A loaded value that several instructions use. GCC 12 would otherwise repeat the load in each of
+// them, and load ports are the first limit of these kernels.
 template <typename V>
 inline V Once(V v) {
   __asm__("" : "+v"(v));
@@ -91,7 +91,7 @@ inline void StorePair(const T*, float* p, Vec a, Vec b) {
   Store(p, a);
   Store(p + kLanes, b);
 }
-// Quarters 0 2 4 6 and 1 3 5 7: what unpacking leaves.
+// Quarters 0 2 4 6 and 1 3 5 7: the order after unpacking.
 inline void LoadPair(const BFloat16*, const float* p, Vec* a, Vec* b) {
   const __m512 lo = Load(p), hi = Load(p + kLanes);
   *a = _mm512_shuffle_f32x4(lo, hi, _MM_SHUFFLE(2, 0, 2, 0));
@@ -168,11 +168,11 @@ inline void StoreRow(BFloat16* p, Vec v) {
 }
 
 inline Vec Abs(Vec v) { return _mm512_abs_ps(v); }
-// The lanes that are not less than those of `limit`, 0 elsewhere.
+// The lanes that are not less than the lanes of `limit`, 0 elsewhere.
 inline Vec ZeroBelow(Vec v, Vec limit) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, limit, _CMP_NLT_UQ), v);
 }
-// Bit i: lane i is not less than that of `limit` (so NaN counts).
+// Bit i: lane i is not less than lane i of `limit` (so NaN counts).
 inline uint32_t MaskNotBelow(Vec v, Vec limit) { return _mm512_cmp_ps_mask(v, limit, _CMP_NLT_UQ); }
 inline uint32_t MaskNaN(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q); }
 // Writes the lanes whose bit is set, side by side; may write kLanes.

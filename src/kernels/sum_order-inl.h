@@ -24,12 +24,12 @@ inline constexpr size_t kSumsOfProduct = UseQuads<T>() ? 4 : kLanes;
 // one before it if n is odd, that to the one before if n / 2 is odd, and so on.
 struct SumOrder {
   uint32_t elements[kMaxRowElements];      // The row's elements as they are summed.
-  uint32_t places[kMaxRowElements];        // Where in `elements` each of them stands.
-  uint32_t ends[kLanes < 4 ? 4 : kLanes];  // Where in `elements` each sum ends.
+  uint32_t places[kMaxRowElements];        // The index in `elements` of each row element.
+  uint32_t ends[kLanes < 4 ? 4 : kLanes];  // The index in `elements` at which each sum ends.
 };
 
 // The number of the lane whose sum is leaf n: StoreSums4 and StoreQuadSums add lanes 0 and 2, 1 and
-// 3, and both; then fours of lanes likewise.
+// 3, and both. Then fours of lanes are added in the same order.
 template <typename T>
 inline size_t LaneOfLeaf(size_t n) {
   constexpr size_t kOrder[4] = {0, 2, 1, 3};
@@ -53,7 +53,7 @@ template <typename T>
       lane = static_cast<size_t>(QuadLane(static_cast<const T*>(nullptr), static_cast<int>(lane)));
     }
     for (; lane < QueryStride<kQuads>(num_elements); lane += kLanes) {
-      if (lanes[lane] == 0.0f) continue;  // What pads a quad.
+      if (lanes[lane] == 0.0f) continue;  // Padding of a quad.
       const auto element = static_cast<uint32_t>(lanes[lane]) - 1;
       order->places[element] = place;
       order->elements[place++] = element;

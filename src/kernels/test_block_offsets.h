@@ -12,9 +12,9 @@
 
 namespace attndb::kernels {
 
-// Expects that a scan of five q rows with offsets of blocks is, bit for bit, that of each key alone
-// with its own offset. `offsets`: four a row. scan(first_key, num_keys, queries, num_q_rows,
-// scores, scores_stride) scans 250 keys.
+// Expects that a scan of five q rows with offsets of blocks equals, bit for bit, scans of each key
+// alone with its own offset. `offsets`: four per row. scan(first_key, num_keys, queries,
+// num_q_rows, scores, scores_stride) scans 250 keys.
 template <typename Query, typename Scan>
 void CheckBlockOffsets(std::vector<Query> with, const std::vector<float>& offsets,
                        const Scan& scan) {

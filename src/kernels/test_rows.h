@@ -1,7 +1,7 @@
 // Test helper: rows of random elements with poison around them, and a loop over ISAs.
 //
-// Everything that a kernel may not read is NaN: the gap between rows, what lies before the first
-// and after the last. Rows start 32 bytes off a 64-byte boundary if asked to.
+// Everything that a kernel must not read is NaN: the gap between rows, and the memory before the
+// first and behind the last. If requested, rows start 32 bytes off a 64-byte boundary.
 // Threads: one thread only.
 #ifndef ATTNDB_KERNELS_TEST_ROWS_H_
 #define ATTNDB_KERNELS_TEST_ROWS_H_

@@ -46,8 +46,8 @@ inline LogitSpec SpecFor(size_t head_dim, float soft_cap = 0.0f) {
   return {1.0f / std::sqrt(static_cast<float>(head_dim)), soft_cap};
 }
 
-// Tolerance of a weight: the rounding of its logit (eps * sum|q k| * scale, a few times over) plus
-// that of exp.
+// Tolerance of a weight: the rounding of its logit (a few times eps * sum|q k| * scale) plus the
+// rounding of exp.
 inline void ExpectNear(const States& states, size_t row, const reference::Attention& expected) {
   const double tolerance = 3e-5;
   if (std::isinf(expected.lse)) {

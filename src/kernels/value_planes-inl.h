@@ -11,8 +11,8 @@ namespace {
 // Scales whose reciprocal would overflow are 0.
 inline constexpr float kLeastValueScale = 0x1p-120f;
 
-// Upper bound of the rows' norms: roots of sums in float32, of which each of at most 1024 / 4
-// additions, and those of the lanes, loses 2^-24, and terms below its range may be missing.
+// Upper bound of the rows' norms: roots of sums in float32. Each of at most 1024 / 4 additions, and
+// each addition of lanes, loses 2^-24, and terms below the range of float32 may be missing.
 template <typename T>
 inline float LongestOf(const T* rows, size_t stride, size_t num_rows, size_t num_elements) {
   float largest = 0.0f;

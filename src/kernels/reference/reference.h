@@ -1,7 +1,7 @@
 // Float64 twins of the kernels: the definition that tests and benchmarks compare with.
 //
 // Slow, allocating, and as close to the formulas as code can be. Takes the same views as the
-// kernels; values are what the stored bits mean, sums are float64.
+// kernels; values are those of the stored bits, sums are float64.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_REFERENCE_REFERENCE_H_
 #define ATTNDB_KERNELS_REFERENCE_REFERENCE_H_
