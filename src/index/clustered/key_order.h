@@ -5,8 +5,8 @@
 //          spread, each half again, and so on, always at a whole number of blocks. All clusters
 //          then have the size of a block of key planes, the scan of a cluster is the scan of a
 //          block, and no table of clusters' ends is needed.
-// Metric:  channels are scaled by the root of the queries' energy in them, so that the spread of
-//          queries and the spread of keys count equally.
+// Metric:  channels are scaled by the square root of the queries' root mean square in them, so that
+//          the spread of queries and the spread of keys count equally.
 // Pieces:  clusters of pieces of 8,192 keys are as good as clusters of all keys: similar keys are
 //          often near each other in the text. Thus a prefix of the keys is a prefix of the pieces,
 //          and runs are merged by putting pieces side by side.
