@@ -1,5 +1,5 @@
-// One command of a program: its flags and what it does. Each lives in its own file; those of
-// `attndb` in commands/.
+// One command of a program: its flags and its work. Each command is in its own file; those of
+// `attndb` are in commands/.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMAND_H_
@@ -26,7 +26,7 @@ class Command {
   // Runs the command. A failure is a Status; an outcome that is no failure but not 0 is an
   // ExitCode.
   virtual Result<ExitCode> Run(Environment* env) = 0;
-  // Whether it runs beside variables that can't be read (VariableFaults): doctor, which tells.
+  // Whether it runs although variables are unreadable (VariableFaults): doctor, which reports them.
   virtual bool bears_faults() const { return false; }
 };
 

@@ -1,5 +1,5 @@
-// A program's commands and their flags as plain values: what completion and the manual page are
-// made of, so that they never differ from --help.
+// A program's commands and their flags as plain values. Completion and the manual page are made
+// from these, so that they never differ from --help.
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMAND_TREE_H_
@@ -13,9 +13,9 @@ namespace attndb::cli {
 // A flag, or an argument.
 struct OptionEntry {
   std::vector<std::string> names;  // "-c", "--context"; empty: an argument.
-  std::string value;               // What stands for its value: "CONTEXT"; empty: it has none.
+  std::string value;               // The placeholder of its value: "CONTEXT"; empty: it has none.
   std::string help;
-  std::string group;  // The title that it stands under in the help.
+  std::string group;  // The title of its group in the help.
   bool required = false;
   bool repeats = false;  // An argument that takes all that follow.
 };

@@ -1,4 +1,4 @@
-// What every command gets: the common options, the store, and the one way to write results.
+// The environment of every command: the common options, the store, and the output of results.
 //
 // Output:  results go to stdout: text for people, or with --json one JSON object. Notes and
 //          progress go to stderr; --quiet silences them.
@@ -36,7 +36,7 @@ struct CommonOptions {
   double wait_seconds = 0;  // Seconds to wait for another writer to end.
 };
 
-inline constexpr uint32_t kMaxThreads = 1024;  // That a model may run on.
+inline constexpr uint32_t kMaxThreads = 1024;  // The most threads of a model.
 
 class Environment {
  public:
@@ -55,8 +55,8 @@ class Environment {
   // For a command that works on a store whatever ATTNDB_URL says.
   // Errors: kInvalidArgument: --server was given.
   Status UseStore();
-  // What a command is asked that goes to a server: `flags` and those of every command.
-  // Errors: kInvalidArgument, naming a flag that is the server's own business.
+  // Checks a command that goes to a server: `flags` and the flags of every command.
+  // Errors: kInvalidArgument, naming a flag that only the server itself can set.
   Status CheckForServer(std::span<const std::string_view> flags);
 
   // The tenant's handle on the store. Errors: as DB::Open; kNotFound if there is no store.
@@ -67,33 +67,33 @@ class Environment {
   Result<DB> OpenForWriting(bool create, DBOptions options = Brief());
   // Waits for the other writer for as long as that takes, or until a signal.
   Result<DB> ReopenForWriting(DBOptions options);
-  // Opens the store to write, or to read beside another writer: for commands that are right without
-  // a write.
+  // Opens the store for writing, or for reading beside another writer: for commands that also work
+  // without writing.
   Result<DB> OpenForUse(DBOptions options = {});
 
   void Print(std::string_view text) const;  // Prints nothing with --json.
   void PrintJson(const Json& json) const;   // Prints nothing without --json.
   void PrintJson(std::initializer_list<JsonField> fields) const { PrintJson(JsonObject(fields)); }
-  // What PrintJson gets from here on is kept, until EndList prints all of it as one object: under
+  // From here on, PrintJson collects its values. EndList prints all of them as one object: under
   // `name`, before `rest`.
   void BeginList();
   void EndList(const std::string& name, const Json& rest);
-  // Tells a failure that does not end the command, of `file`: on stderr, and in the list.
+  // Reports a failure with `file` that does not end the command: on stderr, and in the list.
   ExitCode NoteFailure(const std::string& file, const Status& status);
   void Note(std::string_view text) const;  // A line on stderr, unless --quiet.
   void Warn(std::string_view text) const;  // A line on stderr, always.
 
-  // Returns `status` and keeps `advice` for the user instead of that of its kind (advice.h).
+  // Returns `status` and keeps `advice` for the user instead of the advice for its kind (advice.h).
   Status WithAdvice(Status status, std::string advice);
   const std::string& advice() const { return advice_; }
-  // The advice that was kept for this failure, else that of its kind. What was kept for a failure
-  // that a command went on from is for no other.
+  // The advice that was kept for this failure, else the advice for its kind. Advice that was kept
+  // for a failure from which a command recovered is not used for others.
   std::string AdviceOn(const Status& status) const;
 
  private:
   Result<DB> Open(const DBOptions& options);
   Result<DB> OpenWaiting(bool create, DBOptions options, double seconds);
-  // What to do about a store that another process writes to.
+  // Advice for a store that another process writes to.
   std::string AdviceForBusy(const Status& status) const;
 
   const CommonOptions options_;
@@ -103,22 +103,23 @@ class Environment {
   mutable std::optional<Json> list_;
 };
 
-// Writes a failure as "<program>: <what>; <what to do>", or as {"error": ...} with --json.
+// Writes a failure as "<program>: <failure>; <advice>", or as {"error": ...} with --json.
 ExitCode ReportFailure(const Status& status, std::string_view advice, const CommonOptions& options);
 
-// What `attndb serve` calls its process, so that whoever finds a store in use is told by whom. As
-// long as the kernel takes: proc(5), comm. And the file in the store that has the server's URL.
+// The process name of `attndb serve`: the message about a store in use shows it. As long as the
+// kernel permits: proc(5), comm. And the file in the store that has the server's URL.
 inline constexpr char kServingName[] = "attndb serve";
 inline constexpr char kServingFile[] = "SERVER";
 
 // The value of an environment variable; empty if it is not set.
 std::string EnvironmentText(const char* name);
 
-// What is wrong with variables of attndb's that have a choice of values: "ATTNDB_ISA: expected
-// scalar, avx2, avx512 or avx512vnni, found 'neon'".
+// The mistakes in attndb's variables that have a choice of values: "ATTNDB_ISA: expected scalar,
+// avx2, avx512 or avx512vnni, found 'neon'".
 std::vector<std::string> VariableFaults();
 
-// $ATTNDB_PATH, else $XDG_DATA_HOME/attndb, else ~/.local/share/attndb. Empty: no home is known.
+// $ATTNDB_PATH, else $XDG_DATA_HOME/attndb, else ~/.local/share/attndb. Empty: there is no home
+// folder.
 std::string DefaultDbPath();
 
 }  // namespace attndb::cli

@@ -1,8 +1,8 @@
-// The flags and arguments of a command, as the command's file writes them down. Hides the parser
+// The flags and arguments of a command, as declared in the command's file. Hides the parser
 // (CLI11): parser.cc has the functions.
 //
 // Threads: one thread at a time.
-// Errors:  none here; what a user gets wrong is found when the command line is parsed.
+// Errors:  none here; parsing the command line finds a user's mistakes.
 #ifndef ATTNDB_CLI_FLAGS_H_
 #define ATTNDB_CLI_FLAGS_H_
 
@@ -21,7 +21,7 @@ namespace attndb::cli {
 // One line of the help.
 struct FlagText {
   const char* names;  // "-c,--context"; without dashes: an argument.
-  const char* value;  // What stands for its value: "CONTEXT"; "" for a flag without one.
+  const char* value;  // The placeholder of its value: "CONTEXT"; "" for a flag without a value.
   const char* help;
   bool required = false;
 };
@@ -34,10 +34,11 @@ class Flags {
   // The flags added from here on stand under this title in the help.
   void Group(const std::string& title) { group_ = title; }
 
-  // Where values go: variables that outlive the parse. They keep what they hold if not set.
+  // Binds variables, which must outlive the parse. A flag that is not given leaves its variable
+  // unchanged.
   void Add(const FlagText& text, bool* flag);
   void Add(const FlagText& text, std::string* value);
-  // All values of an argument; of a flag, one each time that it is given.
+  // All values of an argument; for a flag, one value per occurrence.
   void Add(const FlagText& text, std::vector<std::string>* values);
   void Add(const FlagText& text, DType* dtype);  // f16, bf16 or f32.
   // Numbers in [low, high].

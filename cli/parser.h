@@ -1,8 +1,8 @@
-// The parser of a program's command line: its commands, their flags, and what the user typed.
-// Hides CLI11, which takes seconds to compile: parser.cc alone includes it, and has Flags, too.
+// The parser of a program's command line: its commands, their flags, and the user's input. Hides
+// CLI11, which takes seconds to compile: only parser.cc includes it, and also implements Flags.
 //
 // Output:  Parse writes help and version to stdout.
-// Errors:  a mistake of the user is a ParsedLine.
+// Errors:  a user's mistake is a ParsedLine.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_PARSER_H_
 #define ATTNDB_CLI_PARSER_H_
@@ -50,9 +50,9 @@ class Parser {
   Parser(const Parser&) = delete;
   Parser& operator=(const Parser&) = delete;
 
-  // Flags that stand before the command. This outlives what it returns.
+  // Flags before the command. The parser must outlive the result.
   Flags MainFlags();
-  // Adds a command, and returns its flags, which are to be filled. This outlives them.
+  // Adds a command, and returns its flags for filling. The parser must outlive them.
   Flags AddCommand(const std::string& name, const std::string& summary, const std::string& footer);
 
   // `args`: the command line, without the program. Once.

@@ -1,7 +1,7 @@
-// A program of commands: parses its command line, runs the command that it names, and reports how
-// that ended. `attndb` and `attndb-bench` are two.
+// A program of commands: parses its command line, runs the named command, and reports the result.
+// `attndb` and `attndb-bench` are two.
 //
-// Output:  help and version on stdout; what went wrong as environment.h says.
+// Output:  help and version on stdout; errors as in environment.h.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_PROGRAM_H_
 #define ATTNDB_CLI_PROGRAM_H_
@@ -17,7 +17,7 @@ namespace attndb::cli {
 // A command that a program had in an earlier version.
 struct MovedCommand {
   const char* name;
-  const char* advice;  // What to run instead.
+  const char* advice;  // The command to run instead.
 };
 
 struct Program {

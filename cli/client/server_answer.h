@@ -21,7 +21,7 @@ struct ServerAnswer {
   std::string finish;  // "end", "length", ...: as `ask` has it.
   AnswerStats stats;   // Without the ranges that were dropped: a server tells their number only.
   uint64_t num_dropped = 0;        // Tokens of prompt and reply that have left the window.
-  bool interrupted = false;        // The text is what came until then.
+  bool interrupted = false;        // The text is the part that came until then.
   std::vector<std::string> found;  // The contexts that the server found for the question.
 };
 
@@ -30,7 +30,7 @@ struct ServerAnswer {
 // piece.
 Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, Json body);
 
-// As ToJson of AnswerStats, with the number of tokens that were dropped.
+// As ToJson of AnswerStats, with the number of dropped tokens.
 Json ToJson(const ServerAnswer& answer);
 
 }  // namespace attndb::cli

@@ -3,8 +3,8 @@
 //   ATTNDB_ASSIGN_OR_RETURN(const auto client, ServerClient::Connect(env));
 //   ATTNDB_ASSIGN_OR_RETURN(const Json contexts, client.Ask("GET", kContextsPath));
 //
-// Trust:   as Client's; JSON is parsed within ParseJson's limits, and texts of errors have no
-//          control characters.
+// Trust:   as Client; JSON is parsed within ParseJson's limits, and error texts have no control
+//          characters.
 // Errors:  those of the server, with its own code and words; kIoError (no server, no JSON);
 //          kCancelled (interrupted).
 // Threads: one thread at a time.
@@ -39,7 +39,7 @@ std::string ContextPath(const std::string& context);
 // `text` without control characters, which a terminal would obey.
 std::string Printable(std::string_view text);
 
-// The status that an answer stands for that is no 200. `body`: what came, JSON or not.
+// The status of an answer that is not a 200. `body`: the received bytes, JSON or not.
 Status StatusOfAnswer(int http_status, std::string_view body);
 
 class ServerClient {
@@ -56,15 +56,15 @@ class ServerClient {
   // `on_event` ends the request and is its answer; so is an event that is an error of the server.
   Result<Headers> Stream(const std::string& path, const Json& body,
                          const std::function<Status(const Json&)>& on_event) const;
-  // Likewise where the events are {"done", "total"}, which `progress` shows, up to the last, which
-  // is the answer. The line is cleared.
+  // The same for events {"done", "total"}, which `progress` shows, until the last one, which is the
+  // answer. Clears the line.
   Result<Json> StreamProgress(const std::string& path, const Json& body,
                               ProgressLine* progress) const;
 
  private:
   ServerClient(Environment* env, std::unique_ptr<server::Client> client)
       : env_(env), client_(std::move(client)) {}
-  // Adds the advice that helps with what a server says; and with none that answers.
+  // These two add advice: to an error of the server, and if no server answers.
   Status WithAdvice(int http_status, Status status) const;
   Status Unreached(Status status) const;
 

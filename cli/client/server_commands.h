@@ -1,8 +1,7 @@
-// Commands that a server does, where a server has the store.
-// Each prints what its command prints. A build without a server part has ones that say so
-// (no_client.cc).
+// Commands that a server executes if it has the store. Each prints the output of its command. A
+// build without the server client has versions that say so (no_client.cc).
 //
-// Errors:  those of the server; kInvalidArgument (a flag that is the server's own business);
+// Errors:  those of the server; kInvalidArgument (a flag that only the server itself can set);
 //          kIoError; kCancelled.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_
@@ -20,7 +19,7 @@
 
 namespace attndb::cli {
 
-// A text that becomes the context `name`, or goes behind what it holds.
+// A text that becomes the context `name`, or is appended to it.
 struct ServerImport {
   std::string name;
   std::string text;
@@ -48,7 +47,7 @@ Result<ExitCode> BuildThroughServer(Environment* env, const std::string& context
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 
 struct ServerQuestion {
-  std::vector<std::string> contexts;  // Those that are asked, or looked through.
+  std::vector<std::string> contexts;  // The contexts to ask, or to search.
   uint32_t find = 0;                  // The number of contexts to find among them; 0: none.
   std::string question;
   std::string plan;
@@ -60,7 +59,7 @@ Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& questi
 Result<ExitCode> FindThroughServer(Environment* env, const std::string& question,
                                    const FindOptions& options);
 
-// How a context would be attended to, or, with `text`, what of it is stored.
+// How a context would be attended to, or, with `text`, which part of the text is stored.
 struct ServerExplain {
   std::string context;  // May be empty with a text.
   std::string plan;
@@ -72,7 +71,7 @@ struct ServerExplain {
 Result<ExitCode> ExplainThroughServer(Environment* env, const ServerExplain& asked);
 
 struct ServerChat {
-  std::string context;  // What a new dialogue begins with; empty: it is there already.
+  std::string context;  // The context that a new dialogue begins with; empty: the dialogue exists.
   std::string name;     // The dialogue's.
   std::string plan;
   Json fields;

@@ -12,8 +12,8 @@
 
 namespace attndb::cli {
 
-// The server's error `status`, or, where it has no context at all, what is said of an empty store.
-// `among`: the contexts that were to be looked through; empty: all.
+// The server's error `status`, or, if the server has no contexts, the error of an empty store.
+// `among`: the contexts of the search; empty: all.
 Status NothingFound(Environment* env, const std::vector<std::string>& among, Status status);
 
 }  // namespace attndb::cli

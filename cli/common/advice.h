@@ -1,8 +1,8 @@
-// Advice on a failure, for the user: the second half of "attndb: <what>; <what to do>".
+// Advice on a failure, for the user: the second half of "attndb: <failure>; <advice>".
 //
-// One table has all of it, by the kind of failure. A kind is a status code, the words that the
-// failure's message always has, and where it happened. A failure of no kind gets no advice: its
-// message alone is better than advice that does not fit. docs/cli.md shows the table.
+// One table has all advice, by the kind of failure. A kind is a status code, words that its message
+// always has, and the place of the failure. A failure without a kind gets no advice: its message
+// alone is better than unfitting advice. docs/cli.md shows the table.
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_ADVICE_H_
@@ -17,7 +17,7 @@
 
 namespace attndb::cli {
 
-// Where a command failed.
+// The place of a command's failure.
 struct FailureScene {
   std::string command;          // "verify"; empty if none was found.
   std::string store_path;       // The command's store; empty with a server.

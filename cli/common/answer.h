@@ -32,14 +32,15 @@ struct Answer {
   AnswerStats stats;
 };
 
-// Runs `rest` on `session` and generates, writing pieces to stdout unless --json. The line is
-// ended. `lookup_ms`: what CreateSession took.
-// Errors: as LlamaEngine::Generate; kCancelled when interrupted before the first token.
+// Runs `rest` on `session` and generates, writing pieces to stdout unless --json. Ends the line.
+// `lookup_ms`: the time of CreateSession.
+// Errors: as LlamaEngine::Generate; kCancelled if interrupted before the first token.
 Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* session,
                         std::span<const TokenId> rest, llama::GenerateOptions options,
                         double lookup_ms);
 
-// Says on stderr what has left the session since it had `num_cuts` cuts, and keeps it in `stats`.
+// Reports on stderr the tokens dropped since the session had `num_cuts` cuts, and records them in
+// `stats`.
 void NoteDropped(Environment* env, const llama::WindowOptions& window, const Session& session,
                  size_t num_cuts, AnswerStats* stats);
 

@@ -15,7 +15,7 @@ namespace attndb::cli {
 
 struct AskedSession {
   Session session;
-  std::vector<TokenId> rest;  // What the engine runs: the question, in the contexts' layout.
+  std::vector<TokenId> rest;  // The tokens to run: the question, in the contexts' layout.
   // All tokens of the context and `rest`; empty if there are several contexts.
   std::vector<TokenId> prompt;
   llama::WindowOptions window;  // The window that the session runs in.

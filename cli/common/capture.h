@@ -26,8 +26,8 @@ namespace attndb::cli {
 
 struct CaptureOptions {
   std::vector<LayerId> layers;        // Ascending; empty = all.
-  uint64_t num_queries = UINT64_MAX;  // Queries kept: those of so many last tokens, at most all.
-  std::string plan = "full";          // Applies to every row, prefill too.
+  uint64_t num_queries = UINT64_MAX;  // Queries to keep: those of this many last tokens, or all.
+  std::string plan = "full";          // Applies to every row, also in prefill.
   std::map<std::string, std::string> notes;
   std::function<bool(const llama::PrefillProgress&)> progress;  // False cancels.
 };

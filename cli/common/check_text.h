@@ -1,4 +1,4 @@
-// What `ask --check` says about an answer that plain llama.cpp was asked to judge.
+// The text of `ask --check` about an answer that plain llama.cpp has judged.
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_CHECK_TEXT_H_
@@ -18,11 +18,12 @@
 
 namespace attndb::cli {
 
-// Said before the answer: what the check of a prompt of so many tokens will run, and how long.
-// `cost`: of the engine's own prefill.
+// The notice before the answer: what the check of a prompt of num_tokens tokens will run, and how
+// long. `cost`: of the engine's own prefill.
 std::string CheckNotice(uint64_t num_tokens, const PrefillCost& cost);
 
-// Equal, or different only where plain llama.cpp's own choice of kernels could decide either way.
+// Whether the answers are equal, or differ only where plain llama.cpp's own kernels could decide
+// either way.
 bool WithinSpread(const llama::CheckReport& report);
 
 struct AnswerCheck {

@@ -19,7 +19,7 @@ std::string BashCompletion(const CommandTree& program);
 std::string ZshCompletion(const CommandTree& program);
 std::string FishCompletion(const CommandTree& program);
 
-// How a value is completed, by what stands for it in the help.
+// The completion of a value, by its placeholder in the help.
 enum class ValueKind {
   kNone,     // There is no value.
   kContext,  // CONTEXT, PATTERN

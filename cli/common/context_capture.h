@@ -21,8 +21,8 @@ class ContextCapture {
 
   virtual void AddFlags(Flags* flags) = 0;
 
-  // Writes `context` to the new file `path`. Its last `num_queries` tokens are run again, upon what
-  // is stored of the others, to see their q.
+  // Writes `context` to the new file `path`. Runs its last `num_queries` tokens again, on the
+  // stored earlier ones, to get their q.
   virtual Status Run(Environment* env, const std::string& context, uint64_t num_queries,
                      const std::string& path) = 0;
 };

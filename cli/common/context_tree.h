@@ -1,7 +1,9 @@
-// Contexts by what they share: what `ls --tree` shows. A context stands below the one whose tokens
-// it goes on from; several that share a beginning which is none's whole stand below that beginning.
+// Contexts by shared tokens, for `ls --tree`. A context is listed below the one that it continues.
+// If several share a beginning that is no whole context, they are listed below that beginning.
 //
-// Sharing is of stored segments: contexts whose equal tokens were stored apart share nothing.
+// Only stored segments count as shared: contexts with equal tokens that were stored separately
+// share nothing.
+//
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_CONTEXT_TREE_H_
@@ -20,10 +22,10 @@
 namespace attndb::cli {
 
 struct ContextNode {
-  const ContextInfo* context = nullptr;  // Null: a beginning of those below.
+  const ContextInfo* context = nullptr;  // Null: a common beginning of the children.
   uint64_t num_tokens = 0;
-  uint64_t num_shared = 0;  // Tokens that it shares with what it stands below.
-  // Bytes that nobody else uses; of a beginning, those that only the contexts below use.
+  uint64_t num_shared = 0;  // Tokens that it shares with its parent.
+  // Bytes that no other context uses; for a beginning, bytes that only its children use.
   uint64_t own_bytes = 0;
   std::vector<ContextNode> children;
 };

@@ -1,6 +1,6 @@
-// The contexts that commands list and change: a store's, or those of a server that has it.
+// The contexts that commands list and change: those of a store, or of a server.
 //
-// Errors:  as DB; through a server also kIoError (it is not there) and kCancelled (interrupted).
+// Errors:  as DB; through a server also kIoError (no server) and kCancelled (interrupted).
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_CONTEXTS_H_
 #define ATTNDB_CLI_COMMON_CONTEXTS_H_
@@ -37,20 +37,20 @@ class Contexts {
   virtual Status Drop(const std::string& context) = 0;
 };
 
-// What Describe found; none: there is no such context. Errors: the others.
+// The context that Describe found; none if it does not exist. Errors: all others.
 Result<std::optional<ContextInfo>> IfThere(Result<ContextInfo> found);
 
-// Those whose name fits a pattern of the shell's: "book-*" (fnmatch(3)); all, where it is empty.
+// The contexts whose name matches a shell pattern: "book-*" (fnmatch(3)); all if it is empty.
 std::vector<ContextInfo> Matching(std::vector<ContextInfo> contexts, const std::string& pattern);
-// Whether a name is meant as a pattern: names hold none of "*?[".
+// Whether a name is a pattern: names contain none of "*?[".
 bool IsPattern(const std::string& name);
 
 enum class Access : uint8_t { kRead, kWrite };
 
-// Those of the store or of the server that the user names. `access` is for a store.
+// Opens the contexts of the store or of the server that the user names. `access` is for a store.
 Result<std::unique_ptr<Contexts>> OpenContexts(Environment* env, Access access);
 
-// For Program::guess: names of contexts that are like one that was not found.
+// For Program::guess: similar names of contexts for a name that was not found.
 std::string GuessContext(Environment* env, const Status& failure);
 
 }  // namespace attndb::cli

@@ -1,7 +1,7 @@
-// The parts that `import --split` makes of a text that is longer than the model. NAME.1, NAME.2 and
-// so on are contexts of their own.
+// The parts of a text that is longer than the model, for `import --split`. NAME.1, NAME.2 and so on
+// are separate contexts.
 //
-// Units:   tokens, those of the prompt's template included.
+// Units:   tokens, including those of the prompt's template.
 // Errors:  of CheckParts: kAlreadyExists, kResourceExhausted, as DB; they name the part.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_DOCUMENT_PARTS_H_
@@ -39,8 +39,8 @@ std::string PartText(size_t index, size_t count);
 Status CheckParts(const DB& db, const ModelSpec& spec, std::span<const DocumentPart> parts,
                   const RoomOptions& room);
 
-// Tells of contexts that an earlier import of the text has left beside the parts: when the text was
-// longer, or when it was not split.
+// Reports contexts of earlier imports of the text that are no part now: when the text was longer,
+// or was not split.
 Status NoteOtherParts(Environment* env, const DB& db, const std::string& name, size_t num_parts);
 
 }  // namespace attndb::cli

@@ -1,8 +1,8 @@
-// Predicts the time and the room that an import would take. Nothing is stored. The text's beginning
-// is run for some two seconds, which measures the model.
+// Predicts the time and the room of an import. Stores nothing. Runs the text's beginning for about
+// two seconds to measure the model.
 //
-// Errors:  those that the import would begin with: kAlreadyExists (the name), kResourceExhausted
-//          (no room); as DB.
+// Errors:  the first errors of the import: kAlreadyExists (the name), kResourceExhausted (no room);
+//          as DB.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_DRY_RUN_H_
 #define ATTNDB_CLI_COMMON_DRY_RUN_H_
@@ -21,8 +21,8 @@
 
 namespace attndb::cli {
 
-// The store, to be looked at beside its writer; where there is none, an empty one that goes with
-// this.
+// Opens the store read-only. If no store exists, uses an empty one, which is deleted with this
+// object.
 class StoreToLookAt {
  public:
   static Result<StoreToLookAt> Open(Environment* env, const DBOptions& options);

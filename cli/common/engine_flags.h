@@ -21,27 +21,27 @@ class ModelFlags {
   ModelFlags();
 
   void AddTo(Flags* flags);
-  // What --model says; else $ATTNDB_MODEL, else "smollm2".
+  // The value of --model; else $ATTNDB_MODEL, else "smollm2".
   std::string model() const;
 
-  // Loads the model. `kv_dtype` and `unrotated_keys` say what its contexts hold. Errors: as
+  // Loads the model. `kv_dtype` and `unrotated_keys` describe its contexts. Errors: as
   // LlamaEngine::Open; kInvalidArgument (--rope-scaling, --chat-template).
   Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype,
                                   bool unrotated_keys = false) const;
-  // Loads the model with `options`, but for the model's own flags.
+  // Loads the model with `options`, except for the model's own flags.
   Result<llama::LlamaEngine> OpenWith(Environment* env, llama::EngineOptions options) const;
-  // Loads the model for what is asked of a stored context: where no --model is given, the file that
-  // made it, if that is still there; with its type of K and V, and with the RoPE scaling that it
-  // was imported with. Errors: as Open; kInvalidArgument (--rope-scaling says another one).
+  // Loads the model for a stored context. Without --model, uses the file that made the context, if
+  // it still exists. Uses the context's type of K and V, and the RoPE scaling of its import.
+  // Errors: as Open; kInvalidArgument (--rope-scaling differs).
   Result<llama::LlamaEngine> OpenFor(Environment* env, const ContextInfo& context) const;
-  // The same for what is asked of no context in particular: with the scaling that the flags say.
+  // Does the same without a particular context: with the scaling of the flags.
   Result<llama::LlamaEngine> OpenLike(Environment* env, const ContextInfo& context) const;
 
  private:
   Result<llama::LlamaEngine> Open(Environment* env, const std::string& model,
                                   const llama::EngineOptions& options) const;
   std::string ModelOf(Environment* env, const ContextInfo& context) const;
-  // Sets what the flags say. Errors: kInvalidArgument (--rope-scaling); as ReadText
+  // Sets the options of the flags. Errors: kInvalidArgument (--rope-scaling); as ReadText
   // (--chat-template).
   Status Fill(llama::EngineOptions* options) const;
 

@@ -1,6 +1,6 @@
-// What there is to run models with: the engine that this build has, and the models that it finds.
+// The means to run models: the engine of this build, and the models that it finds.
 //
-// Threads: one thread at a time, and while the process has no other: it forks.
+// Threads: one thread at a time, and only while the process has no other thread: it forks.
 #ifndef ATTNDB_CLI_COMMON_ENGINE_REPORT_H_
 #define ATTNDB_CLI_COMMON_ENGINE_REPORT_H_
 
@@ -12,7 +12,7 @@
 namespace attndb::cli {
 
 struct FoundModel {
-  std::string name;  // What --model takes.
+  std::string name;  // The value for --model.
   std::string path;
   uint64_t file_bytes = 0;
   // Whether its chat template can be applied: "known", "unknown", "none", or "" if the file
@@ -23,15 +23,15 @@ struct FoundModel {
 // A forward of a tiny model on the engine, in a process of its own.
 struct ForwardReport {
   bool ok = false;
-  std::string signal;   // "SIGILL" if it died of it, else "".
-  std::string problem;  // What was seen; "" if ok.
-  std::string advice;   // What to do about it; "" if ok.
+  std::string signal;   // "SIGILL" if the signal killed it, else "".
+  std::string problem;  // The observed problem; "" if ok.
+  std::string advice;   // Advice for the user; "" if ok.
   double seconds = 0;
 };
 
 struct EngineReport {
   std::string name;                           // "llama.cpp", or "none".
-  std::string system;                         // What the engine says about itself.
+  std::string system;                         // The engine's description of itself.
   std::vector<std::string> instruction_sets;  // Instruction sets that llama.cpp was compiled for.
   std::optional<ForwardReport> forward;       // Empty without an engine.
   std::string chat_program;  // The program that the engine starts for chat templates; empty: none.

@@ -1,4 +1,4 @@
-// Which contexts a store evicted for what was stored.
+// The contexts that a store evicted to make room for stored ones.
 //
 // Errors:  those of DB::Stats.
 // Threads: one thread at a time.

@@ -28,7 +28,7 @@ enum class ExitCode : uint8_t {
   kUnsupported = 10,   // A model, format or feature that this build can't honour.
   kOtherModel = 11,    // The context was made by another model.
   kNoText = 12,        // import of folders that hold files, and no text.
-  kInterrupted = 130,  // SIGINT or SIGTERM; what was done is stored.
+  kInterrupted = 130,  // SIGINT or SIGTERM; finished work is stored.
 };
 
 ExitCode ExitCodeOf(StatusCode code);
@@ -41,7 +41,7 @@ struct ExitCodeText {
   const char* brief;    // One or two words.
   const char* meaning;  // A clause.
 };
-// All of them, in order: what the help, the manual page and docs/cli.md say of them.
+// All of them, in order, for the help, the manual page and docs/cli.md.
 std::span<const ExitCodeText> ExitCodeTexts();
 
 }  // namespace attndb::cli

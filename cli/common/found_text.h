@@ -1,4 +1,4 @@
-// What `find` found, as JSON and as a table.
+// The results of `find`, as JSON and as a table.
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_FOUND_TEXT_H_

@@ -1,4 +1,4 @@
-// Sizes as they are bought: "64,128,1.5TB", in GB of 10^9 bytes unless TB is said.
+// Sizes as sellers state them: "64,128,1.5TB", in GB of 10^9 bytes unless TB is given.
 //
 // Errors:  kInvalidArgument naming the flag, the text and what is expected.
 // Threads: stateless.

@@ -1,8 +1,8 @@
-// One run of a document through the model, from where the store has it to its end, with
-// checkpoints. Where another process waits for the store, the run stores what it has, lets the
-// store go, and goes on from there when it is free again.
+// One run of a document through the model, from the stored part to its end, with checkpoints. If
+// another process waits for the store, the run stores its progress, closes the store, and continues
+// when the store is free again.
 //
-// Errors:  kCancelled after a signal: what is done is stored. Others as Prefill, Store and Open.
+// Errors:  kCancelled after a signal: finished work is stored. Others as Prefill, Store and Open.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_IMPORT_RUN_H_
 #define ATTNDB_CLI_COMMON_IMPORT_RUN_H_
@@ -28,13 +28,13 @@ class ImportRun {
   struct Store {
     std::optional<DB>* db = nullptr;
     std::function<Result<DB>()> open;
-    // Whether the import may go on in what others have left. May be null.
+    // Checks that the import may continue after other processes wrote to the store. May be null.
     std::function<Status(const DB&)> check = nullptr;
-    uint64_t* num_noted = nullptr;  // As NoteEvicted's; 0 for a store that was opened again.
+    uint64_t* num_noted = nullptr;  // As in NoteEvicted; 0 for a reopened store.
   };
 
-  // All must outlive it. Nobody else has the store open when it is let go, which leaves `db` empty
-  // where the store can't be opened again.
+  // All must outlive it. No other code has the store open when it is closed. If the store can't be
+  // reopened, `db` stays empty.
   ImportRun(Environment* env, Store store, llama::LlamaEngine* engine,
             std::span<const TokenId> tokens)
       : env_(env), store_(std::move(store)), engine_(engine), tokens_(tokens) {}
@@ -50,15 +50,16 @@ class ImportRun {
   double seconds() const { return seconds_; }
   // The times of the prefill since the store was last opened.
   const PrefillTimes& times() const { return times_; }
-  // What was evicted, and noted, before the store was last opened.
+  // The contexts that were evicted, and reported, before the store was last opened.
   const std::vector<std::string>& evicted() const { return evicted_; }
 
  private:
-  // As Run, until the store is to be let go. Nothing: it was.
+  // As Run, until the store must be closed. Returns nothing if it was closed.
   Result<std::optional<ContextId>> RunOn(uint64_t checkpoint_tokens,
                                          const StoreOptions& store_options);
-  // An unnamed context that this document continues as a whole is an earlier checkpoint of it, and
-  // goes when there is a later one. One that only shares its beginning belongs to another import.
+  // Decides whether later checkpoints drop the base. An unnamed context that the document
+  // continues as a whole is an earlier checkpoint, and is dropped when a later one exists. A
+  // context that only shares the document's beginning belongs to another import.
   Status FindBase(const Session& session);
   Status Prefill(Session* session, std::span<const TokenId> rest, uint64_t checkpoint_tokens);
   // After so many tokens of `num_rest`.
@@ -67,7 +68,7 @@ class ImportRun {
   Status StoreCheckpoint(Session* session);
   Status StoreInterrupted(Session* session);
   Status LetOthersPass();
-  // Closes the store and waits until who waits has it, or a signal comes.
+  // Closes the store and waits until a waiting process has it, or a signal comes.
   void LetGo();
   Status Interruption() const;
 
@@ -75,7 +76,7 @@ class ImportRun {
   const Store store_;
   llama::LlamaEngine* const engine_;
   const std::span<const TokenId> tokens_;
-  TextLayout text_;  // Whose words the tokens are.
+  TextLayout text_;  // The messages that the tokens belong to.
   uint64_t num_reused_ = 0;
   uint64_t num_run_ = 0;
   uint64_t num_stored_ = 0;
@@ -87,7 +88,7 @@ class ImportRun {
   bool lets_pass_ = false;        // Whether the prefill ended since another process waits.
   bool has_begun_ = false;
   bool drop_base_ = false;
-  bool resumes_ = false;  // It goes on from a checkpoint.
+  bool resumes_ = false;  // It continues a checkpoint.
 };
 
 }  // namespace attndb::cli

@@ -17,7 +17,7 @@ namespace attndb::cli {
 
 struct ImportSource {
   std::string path;  // "-": stdin.
-  std::string name;  // What its context is called; empty for stdin.
+  std::string name;  // The name of its context; empty for stdin.
 };
 
 // A file of a folder that is no text.

@@ -1,4 +1,4 @@
-// Where an import goes: the name and life of the context, and whether it is there already.
+// The target of an import: the name and lifetime of the context, and whether it exists already.
 //
 // Errors:  kInvalidArgument (no name; no such time to live); kAlreadyExists (the name); as DB.
 // Threads: one thread at a time.
@@ -29,7 +29,7 @@ class ImportTarget {
   // The same for a context of another name. REQUIRES: Resolve succeeded.
   Result<ImportTarget> Named(const std::string& name) const;
 
-  // Before Resolve, what --name says.
+  // The value of --name, before Resolve.
   const std::string& name() const { return options_.name; }
   // REQUIRES: Resolve succeeded.
   const StoreOptions& options() const { return options_; }
@@ -63,7 +63,7 @@ class ImportTarget {
                             uint64_t num_run, double seconds,
                             const std::vector<std::string>& evicted);
 
-  // What all reports of an import begin with.
+  // The beginning of every report of an import.
   static Json Summary(const ContextInfo& info);
 
  private:

@@ -1,5 +1,5 @@
-// Looking through the contexts of a store for what a question asks: which heads do so, of keys of
-// which type, and which contexts they find.
+// Searches the contexts of a store for a question: the heads to use, the model to load, and the
+// contexts that they find.
 //
 // Errors:  as LlamaEngine::Prefill and DB::Find.
 // Threads: one thread at a time.
@@ -23,14 +23,14 @@ namespace attndb::cli {
 // time, and keeps the result.
 Result<std::vector<FindHead>> FindingHeads(Environment* env, llama::LlamaEngine* engine);
 
-// Loads the model for what is asked of these contexts: as ModelFlags::OpenFor the first of them;
-// where none is named, with the type of K and V of the store's first one.
+// Loads the model for these contexts: as ModelFlags::OpenFor for the first of them. If none is
+// named, uses the type of K and V of the store's first context.
 // Errors: kNotFound (no such context; an empty store); as ModelFlags::OpenFor.
 Result<llama::LlamaEngine> OpenModelFor(Environment* env, const ModelFlags& model, const DB& db,
                                         std::span<const std::string> contexts);
 
-// The contexts that have the best passages for a question, best first, `count` at most, among those
-// that are named, or all. Says on stderr which they are.
+// Returns at most `count` contexts with the best passages for a question, best first, among the
+// named ones or all. Prints them on stderr.
 // Errors: kNotFound (there is none of this model).
 Result<std::vector<std::string>> BestContexts(Environment* env, llama::LlamaEngine* engine,
                                               const DB& db, std::string_view question,

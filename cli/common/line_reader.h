@@ -1,7 +1,7 @@
-// Lines that someone types, or that a pipe brings: what a chat is asked.
+// Lines from a user or a pipe: the questions of a chat.
 //
-// A terminal's lines are edited and remembered where the build has libedit and the terminal can do
-// it; everything else is read as it comes.
+// A terminal's lines can be edited and are remembered, if the build has libedit and the terminal
+// supports it. All other input is read as it comes.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_LINE_READER_H_
@@ -32,8 +32,8 @@ std::unique_ptr<LineReader> MakeLineReader(bool is_terminal);
 // Lines of an open file as they come; `has_prompt`: each is asked for on stderr.
 std::unique_ptr<LineReader> MakePlainLines(int file, bool has_prompt);
 
-// Lines of the terminal with editing, and with those that were typed earlier: `history`, a file of
-// this user's alone, which is made; empty: none are kept. Null where lines can't be edited.
+// Lines of the terminal with editing, and with earlier lines from `history`, a file that is created
+// for this user only; empty: none are kept. Null if lines can't be edited.
 std::unique_ptr<LineReader> MakeLineEditor(const std::string& history);
 
 // $XDG_STATE_HOME/attndb/chat_history, else ~/.local/state/attndb/chat_history, in a folder that is

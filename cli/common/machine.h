@@ -1,8 +1,8 @@
-// What this machine offers: processor, memory and the speed of reading it, the disk of a store.
+// Properties of this machine: processor, memory and its bandwidth, and the disk of a store.
 //
 // Threads: measurements start threads of their own and end them; one call at a time.
 // Units:   bytes, seconds, bytes per second.
-// Errors:  kIoError where a folder can't be written to or measured.
+// Errors:  kIoError (a folder can't be written to or measured).
 #ifndef ATTNDB_CLI_COMMON_MACHINE_H_
 #define ATTNDB_CLI_COMMON_MACHINE_H_
 
@@ -41,8 +41,8 @@ struct DiskSpeed {
 CpuInfo ReadCpuInfo();
 MemoryInfo ReadMemoryInfo();
 
-// Bytes to read so that the last-level cache does not help: four times its size, between 256 MiB
-// and 2 GiB, and a quarter of what is available at most.
+// Bytes to read to defeat the last-level cache: four times its size, between 256 MiB and 2 GiB, and
+// at most a quarter of the available memory.
 uint64_t BandwidthBufferBytes(const CpuInfo& cpu, const MemoryInfo& memory);
 
 // Bytes per second: the best of several passes over `buffer_bytes` of memory, which `num_threads`

@@ -12,7 +12,7 @@
 
 namespace attndb::cli {
 
-// What a page says beside the commands: terms and what they mean.
+// The parts of a page besides the commands: terms and their meanings.
 struct ManPageFacts {
   std::string version;
   std::vector<std::pair<std::string, std::string>> exit_codes;

@@ -19,8 +19,8 @@ std::string Nearest(std::string_view word, std::span<const std::string> names);
 // The one name that begins with `word`, of two letters or more; empty: there is none, or several.
 std::string BegunBy(std::string_view word, std::span<const std::string> names);
 
-// The names that `word` may stand for, the shortest first, `most` at most: those that differ in
-// case alone; else those that begin with it; else those that are near it; else those that hold it.
+// The names that `word` may mean, the shortest first, at most `most`: those that differ only in
+// case; else those that begin with it; else those that are similar; else those that contain it.
 std::vector<std::string> NamesLike(std::string_view word, std::span<const std::string> names,
                                    size_t most);
 

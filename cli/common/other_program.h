@@ -19,12 +19,12 @@ namespace attndb::cli {
 inline constexpr char kServerProgram[] = "attndb-server";
 inline constexpr char kSimulateProgram[] = "attndb-simulate";
 
-// The path of a program beside this one; none if it is not there or can't be run.
+// The path of a program beside this one; none if it does not exist or is not executable.
 std::optional<std::string> ProgramBeside(const std::string& name);
 
-// Becomes the program beside this one, with the same process and streams, and with the command line
-// `words` behind the name of this one. Exit codes and signals are then the other program's. Returns
-// only if that failed.
+// Replaces this process by the program beside this one, with the same process and streams, and with
+// the arguments `words`. Exit codes and signals are then those of the other program. Returns only
+// after a failure.
 // Errors: kUnsupported (no such file; `env` then has `advice`); kIoError (the system can't run it).
 Status BecomeProgram(Environment* env, const std::string& name, std::vector<std::string> words,
                      const std::string& advice);

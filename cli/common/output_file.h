@@ -1,4 +1,5 @@
-// A file that a command writes for its user, who chose its name: what to do where it can't be.
+// A file that a command writes under a name of the user's choice, and advice if it can't be
+// written.
 //
 // Threads: one at a time, as Environment.
 #ifndef ATTNDB_CLI_COMMON_OUTPUT_FILE_H_

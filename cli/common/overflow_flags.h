@@ -1,4 +1,4 @@
-// What happens when a conversation outgrows its model: --overflow, --keep-first and --window.
+// Options for a conversation that outgrows its model: --overflow, --keep-first and --window.
 //
 // Units:   tokens.
 // Threads: one thread at a time.
@@ -27,10 +27,10 @@ class OverflowFlags {
   const std::string& what() const { return overflow_; }
   // Errors: kInvalidArgument: --overflow is no such word.
   Status Check() const;
-  // The window of a session whose prompt is `tokens`, empty over several contexts, and whose words
-  // these are.
-  // Errors: kInvalidArgument (--window beyond the model's length; --keep-first beyond what is
-  //         left); as the engine's Tokenize.
+  // The window of a session with the prompt `tokens`, which is empty over several contexts, and
+  // with the layout `text`.
+  // Errors: kInvalidArgument (--window beyond the model's length; --keep-first beyond the rest); as
+  //         the engine's Tokenize.
   Result<llama::WindowOptions> WindowOf(const llama::LlamaEngine& engine, const TextLayout& text,
                                         std::span<const TokenId> tokens) const;
   // With --overflow refuse, over several contexts, or if `always`: checks that the session,
@@ -53,7 +53,8 @@ std::vector<TokenRange> DroppedSince(const Session& session, size_t num_cuts);
 
 // [[4, 4100]].
 Json ToJson(std::span<const TokenRange> dropped);
-// What is said of them; "" if there are none. `num_in_front`: the tokens before all that left.
+// The message about dropped tokens; "" if there are none. `num_in_front`: the tokens before the
+// first dropped one.
 std::string DroppedText(const llama::WindowOptions& window, std::span<const TokenRange> dropped,
                         uint64_t num_in_front);
 

@@ -1,11 +1,11 @@
 // The time that a model takes to read a text on this machine. It is measured for a prediction, and
 // learned from imports.
 //
-// Method:  a token's time has a part that is always the same (the weights), and a part that grows
-//          with the tokens before it (attention). A prediction measures the first on the text's own
-//          beginning, as the machine is now: what other programs take differs from day to day. How
-//          much of it each earlier token adds was learned by the last long import, and is kept in
-//          the user's cache; before that, the model's shape says it.
+// Method:  a token's time has a constant part (the weights), and a part that grows with the tokens
+//          before it (attention). A prediction measures the first on the text's own beginning, in
+//          the machine's present state: the load by other programs differs from day to day. The
+//          second part was learned by the last long import, and is kept in the user's cache; before
+//          that, the model's shape determines it.
 // Errors:  of MeasurePrefill: kCancelled (interrupted); as DB::Open, CreateSession and Prefill.
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_PREFILL_COST_H_
@@ -63,10 +63,10 @@ class PrefillMeter {
 
  private:
   PrefillCost cost_;
-  size_t num_tokens_ = 0;  // Those that the measure could take; 0: there is none yet.
+  size_t num_tokens_ = 0;  // The measured tokens; 0: nothing is measured yet.
 };
 
-// Keeps what an import has shown of the engine's model.
+// Keeps the cost that an import has shown for the engine's model.
 void KeepPrefillCost(const llama::LlamaEngine& engine, const PrefillTimes& times);
 
 }  // namespace attndb::cli

@@ -16,13 +16,13 @@
 
 namespace attndb::cli {
 
-// What a progress line shows.
+// The content of a progress line.
 struct ProgressState {
   std::string label;  // "prefill".
   std::string unit;   // "tokens"; "bytes" are shown as sizes.
   uint64_t done = 0;
   uint64_t total = 0;          // 0 = unknown: no bar, no time left.
-  uint64_t done_at_start = 0;  // What was there before: not part of the rate.
+  uint64_t done_at_start = 0;  // The amount that was done before: it does not count for the rate.
   double elapsed_seconds = 0;
 };
 

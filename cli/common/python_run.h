@@ -1,12 +1,12 @@
-// What the command line leaves to the Python package: a module of it, in a process of its own.
+// Runs a module of the Python package in a separate process, for commands that Python implements.
 //
 // Which:   $ATTNDB_PYTHON, which `python -m attndb` sets to itself, else python3 of the PATH. The
-//          current folder is none of its modules' (-P): what lies there is not run.
-// Trust:   what it prints is data: objects of JSON, a line each, of limited length.
-// Errors:  kUnsupported (no such Python; it lacks the package, or what that needs: named);
+//          current folder is not searched for modules (-P): code in it is not run.
+// Trust:   its output is data: JSON objects, one per line, of limited length.
+// Errors:  kUnsupported (no such Python; the package, or a dependency, is missing: named);
 //          kCancelled (a signal: InterruptScope; the process is ended); kResourceExhausted (no
-//          process); what an object {"error": {"code", "message"}} says; kInternal (it failed
-//          without a word of why).
+//          process); the error of an object {"error": {"code", "message"}}; kInternal (it failed
+//          without a message).
 // Threads: one call at a time; other threads may run.
 #ifndef ATTNDB_CLI_COMMON_PYTHON_RUN_H_
 #define ATTNDB_CLI_COMMON_PYTHON_RUN_H_

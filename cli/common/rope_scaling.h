@@ -13,14 +13,14 @@
 
 namespace attndb::cli {
 
-// "linear:4", "yarn:2.5"; "model" for what the model file says. Errors: kInvalidArgument.
+// "linear:4", "yarn:2.5"; "model" for the model file's own. Errors: kInvalidArgument.
 Result<llama::RopeScaling> ParseRopeScaling(std::string_view text);
 
 // The text that ParseRopeScaling understands.
 std::string RopeScalingText(const llama::RopeScaling& scaling);
 
-// The scaling that makes llama.cpp's keys those of `identity`, a Rope::scaling as the adapter
-// writes it. Empty: none, or one that no flag says (of another engine, or of the model file alone).
+// The scaling by which llama.cpp makes the keys of `identity`, a Rope::scaling in the adapter's
+// form. Empty: none, or one without a flag (of another engine, or only in the model file).
 std::optional<llama::RopeScaling> RopeScalingOf(std::string_view identity);
 
 }  // namespace attndb::cli

@@ -1,5 +1,5 @@
-// A dialogue by lines of stdin, until it ends or the user interrupts: what `attndb chat` does,
-// whoever answers. A line that begins with "/" is a command to the chat itself: /help lists them.
+// A dialogue by lines of stdin, until it ends or the user interrupts: the work of `attndb chat`,
+// with any talker. A line that begins with "/" is a command to the chat itself: /help lists them.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_TALK_H_
@@ -13,7 +13,7 @@
 
 namespace attndb::cli {
 
-// Who answers: a model of this process, or a server. A failed change changes nothing.
+// Answers the questions: a model of this process, or a server. A failed change changes nothing.
 class Talker {
  public:
   Talker() = default;
@@ -25,22 +25,22 @@ class Talker {
   virtual std::string name() const = 0;
   virtual std::string plan() const = 0;
 
-  // Answers a question, stores the turn, and notes what it took: "answer" and its figures, as JSON.
+  // Answers a question, stores the turn, and returns "answer" and its figures, as JSON.
   virtual Result<Json> Answer(const std::string& question) = 0;
 
-  // What is talked about, in one line.
+  // The subject of the dialogue, in one line.
   virtual Result<std::string> About() = 0;
-  // Talks about another stored context from here on, under its own name.
+  // Switches to another stored context, under its own name.
   virtual Status SwitchTo(const std::string& context) = 0;
-  // Attends otherwise from the next turn on.
+  // Changes the plan from the next turn on.
   virtual Status SetPlan(const std::string& plan) = 0;
 };
 
-// Errors: those of reading; of the first turn that fails; of a command, where nobody sits at the
-//         terminal who could give another.
+// Errors: those of reading; of the first turn that fails; of a command, if no user sits at the
+//         terminal to enter another.
 Result<ExitCode> Talk(Environment* env, Talker* talker);
 
-// The same with lines from elsewhere. `interactive`: someone sits there.
+// Does the same with other lines. `interactive`: a user enters them.
 Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines, bool interactive);
 
 // A chat prints this when it goes on with the dialogue `name`. `begins_so`: the dialogue begins
@@ -49,7 +49,7 @@ std::string GoesOnText(const std::string& name, const std::string& context, bool
 // The advice where `context` is gone, and the dialogue `name` about it is there.
 std::string GoneContextAdvice(const std::string& name);
 
-// "manual" and "manual.chat" -> "manual.chat": what a chat about a context is stored under.
+// "manual" and "manual.chat" -> "manual.chat": the name of a chat about a context.
 std::string ChatNameOf(const std::string& context);
 
 }  // namespace attndb::cli

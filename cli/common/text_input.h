@@ -1,10 +1,9 @@
 // Text that a user hands over: a file, "-" for stdin, or an argument.
 //
-// Trust:   hostile: sizes are checked before a file is read, and what is read is UTF-8 without a
-//          byte 0.
-// Errors:  kNotFound; kInvalidArgument (a directory, more than kMaxTextBytes, no text: what it is
-//          instead, and the command that helps; stdin is closed); kIoError; kCancelled after a
-//          signal.
+// Trust:   hostile: sizes are checked before a file is read, and the result is UTF-8 without a byte
+//          0.
+// Errors:  kNotFound; kInvalidArgument (a directory, more than kMaxTextBytes, no text: its kind,
+//          and a helpful command; stdin is closed); kIoError; kCancelled after a signal.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_TEXT_INPUT_H_
 #define ATTNDB_CLI_COMMON_TEXT_INPUT_H_
@@ -31,20 +30,20 @@ std::string ReasonForNoText(std::string_view begin, bool is_whole);
 // The error of a read from a stdin that is closed, as by <&- in a shell.
 Status ClosedStdin();
 
-// `question`, or if none was given what is on stdin, without line breaks at its end.
+// Returns `question`, or, if none was given, the text on stdin without line breaks at its end.
 // Errors: kInvalidArgument (it is empty; stdin is a terminal).
 Result<std::string> QuestionOrStdin(const std::string& question, bool is_given);
 
-// Errors: kInvalidArgument: `name`, which is what `text` is called, and the byte where it is no
-// UTF-8.
+// Errors: kInvalidArgument, with `name`, the description of `text`, and the position of the first
+//         byte that is not UTF-8.
 Status CheckUtf8(std::string_view text, const std::string& name);
 
-// Whether the file at `path` begins as safetensors files do (text_kind.h). False for what can't be
-// read.
+// Whether the file at `path` begins like a safetensors file (text_kind.h). False if it is
+// unreadable.
 bool IsSafetensorsFile(const std::string& path);
 
-// A context's name for a document that came without one: the file's name without folder and last
-// extension, with '_' for what names may not hold. Empty for "-".
+// The name of a document's context if none was given: the file's name without folder and last
+// extension; '_' replaces characters that names can't have. Empty for "-".
 std::string NameFromPath(const std::string& path);
 
 }  // namespace attndb::cli

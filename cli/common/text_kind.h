@@ -1,8 +1,8 @@
-// Names a file that is no text in UTF-8: by its first bytes what it is, or by all of them the
-// encoding that its text seems to be in. And the shell's command that makes a text of it.
+// Names the kind of a file that is not UTF-8 text: by its first bytes, or by the likely encoding of
+// all bytes. Also names the shell command that converts it to text.
 //
 // Trust:   hostile: bytes are compared and counted, and nothing is decoded.
-// Errors:  none: what is not known is not named.
+// Errors:  none: unknown kinds have no name.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_TEXT_KIND_H_
 #define ATTNDB_CLI_COMMON_TEXT_KIND_H_
@@ -18,11 +18,11 @@ struct FileKind {
   std::string_view command;
   // Tells another way to use the file. Empty: there is none.
   std::string_view advice;
-  // True: the first bytes decide, even if all bytes are valid text, as those of "%PDF-1.7".
+  // True: the first bytes decide, even if all bytes are valid text, as in "%PDF-1.7".
   bool is_never_text = false;
 };
 
-// Whether a file begins as safetensors files do: eight bytes of length, then JSON
+// Whether a file begins like a safetensors file: eight bytes of length, then JSON
 // (https://github.com/huggingface/safetensors).
 bool BeginsAsSafetensors(std::string_view bytes);
 

@@ -1,10 +1,10 @@
 // Cuts a text into parts of a limited number of tokens each: at headings, else between paragraphs,
 // else at a line's end, a sentence's, a word's.
 //
-// The parts follow each other without a gap: one behind the other they are the text.
+// The parts follow each other without a gap: concatenated, they are the text.
 //
-// Errors:  kInvalidArgument (a single character has more tokens than a part may; more parts than
-//          kMostParts); those of the count.
+// Errors:  kInvalidArgument (a single character has more tokens than a part may have; more parts
+//          than kMostParts); those of the count.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_TEXT_PARTS_H_
 #define ATTNDB_CLI_COMMON_TEXT_PARTS_H_

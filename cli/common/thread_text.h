@@ -1,4 +1,4 @@
-// What `--explain` says of the engine's threads.
+// The text of `--explain` about the engine's threads.
 //
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_THREAD_TEXT_H_

@@ -1,6 +1,6 @@
-// Whether a document is longer than what its model was trained for.
+// Whether a document is longer than its model's training length.
 //
-// Units:   tokens, those of the prompt's template included.
+// Units:   tokens, including those of the prompt's template.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_TRAINED_LENGTH_H_
 #define ATTNDB_CLI_COMMON_TRAINED_LENGTH_H_

@@ -26,9 +26,10 @@ std::string FormatTtl(std::optional<int64_t> ttl_seconds);
 // "3600", "90s", "15m", "1.5h", "1h30m", "7d", "2w"; nullopt for "never". From 1 s to 100 years,
 // rounded to whole seconds.
 Result<std::optional<std::chrono::seconds>> ParseTtl(std::string_view text);
-// As "1048576", "512K", "1.5GiB", "10 GB". Units are powers of 1024, with the "i" or without.
+// For example "1048576", "512K", "1.5GiB", "10 GB". Units are powers of 1024, with or without the
+// "i".
 Result<uint64_t> ParseBytes(std::string_view text);
-// A limit of bytes, one at least, as ParseBytes reads it; 0 for "none".
+// A limit of at least one byte, as ParseBytes reads it; 0 for "none".
 Result<uint64_t> ParseLimit(std::string_view text);
 
 // Microseconds since the Unix epoch.

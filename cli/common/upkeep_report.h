@@ -1,5 +1,5 @@
-// What `verify`, `compact`, `build` and `quota` print, whether of a store or of a server that has
-// it.
+// The output of `verify`, `compact`, `build` and `quota`, for a store or for a server.
+//
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_UPKEEP_REPORT_H_
@@ -27,7 +27,7 @@ ExitCode ReportBuilt(Environment* env, const BuildReport& report);
 
 // 0 = no limit.
 ExitCode ReportQuota(Environment* env, uint64_t quota_bytes, uint64_t file_bytes);
-// The same where the limit is new: what is above it goes with the next import.
+// The same for a new limit: the next import evicts contexts above the limit.
 ExitCode ReportNewQuota(Environment* env, uint64_t quota_bytes, uint64_t file_bytes);
 
 }  // namespace attndb::cli

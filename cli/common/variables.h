@@ -20,7 +20,7 @@ struct Variable {
 
 std::span<const Variable> Variables();
 
-// The user's home folder: $HOME, else what the system's list of users says; empty: it is not known.
+// The user's home folder: $HOME, else from the system's list of users; empty: unknown.
 std::string HomeFolder();
 
 // The path with the home folder for a leading "~/". A shell leaves the sign as it is in quotes and

@@ -1,7 +1,8 @@
-// Who waits for a store that another process writes to, so that a writer that can pause lets it
-// pass: a lock (flock(2)) of a file beside the store's own, which ends with its process.
+// Tells whether a process waits for a store that another process writes to, so that a pausing
+// writer can let it pass. A waiting process locks (flock(2)) a file beside the store's own; the
+// lock ends with the process.
 //
-// Errors:  none: where it can't be told, nobody waits.
+// Errors:  none: if it is unknown, nobody waits.
 // Threads: thread-compatible.
 #ifndef ATTNDB_CLI_COMMON_WAITERS_H_
 #define ATTNDB_CLI_COMMON_WAITERS_H_
