@@ -16,7 +16,7 @@
 namespace attndb::storage {
 namespace {
 
-// As /proc/locks names a file: "fe:00:131074".
+// The form of a file's name in /proc/locks: "fe:00:131074".
 std::string FileInLocks(const struct stat& info) {
   char text[64];
   const int length =
@@ -46,7 +46,7 @@ bool IsPlainWord(const std::string& word) {
          word.find_first_of(" \t\n") == std::string::npos;
 }
 
-// "attndb import notes.txt"; what the process calls itself, where it says no more.
+// "attndb import notes.txt"; the process's own name if nothing more is known.
 std::string CommandOf(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
   std::ifstream line(folder + "/cmdline");

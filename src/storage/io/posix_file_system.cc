@@ -94,8 +94,8 @@ Result<FileDescriptor> OpenFile(const std::string& path, int flags) {
   const int fd = Uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kOwnerOnly); });
   if (fd > STDERR_FILENO) return FileDescriptor(fd);
   if (fd != -1) {
-    // Where the process was started with one of them closed: its messages would be written to the
-    // store's file.
+    // The process may have been started with stdin, stdout or stderr closed. A low descriptor would
+    // send its messages to the store's file.
     const FileDescriptor low(fd);
     const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (high == -1) return ErrnoStatus("fcntl", path, errno);
@@ -112,7 +112,7 @@ Status WriteFully(int fd, const std::string& path, uint64_t offset,
     const ssize_t written = Uninterrupted(
         [&] { return ::pwrite(fd, data.data(), num_bytes, static_cast<off_t>(offset)); });
     if (written < 0) return ErrnoStatus("write", path, errno);
-    // POSIX does not say what zero means; going on could loop for ever.
+    // POSIX does not define the meaning of zero; continuing could loop for ever.
     if (written == 0) return ErrnoStatus("write", path, ENOSPC);
     offset += static_cast<uint64_t>(written);
     data = data.subspan(static_cast<size_t>(written));
@@ -309,7 +309,7 @@ class PosixFileSystemImpl final : public FileSystem {
       }
       return ErrnoStatus("flock", path, errno);
     }
-    (void)::futimens(fd.get(), nullptr);  // Since when: for those that find it locked.
+    (void)::futimens(fd.get(), nullptr);  // Records the time, for processes that find it locked.
     return std::unique_ptr<FileLock>(std::make_unique<PosixFileLock>(std::move(fd)));
   }
 };

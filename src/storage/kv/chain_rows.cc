@@ -60,7 +60,7 @@ Status ChainRows::Acquire(RowLease* lease) const {
     const Strip& strip = request.strip;
     ATTNDB_DCHECK(strip.run < run_tokens_.size());
     kernels::RowsView rows = formats_.At(strip.part, nullptr);
-    if (request.count > 0) {  // Who asks for no row needs no layer.
+    if (request.count > 0) {  // A request without rows loads no layer.
       Run* const run = runs_[strip.run].get();
       const KvRows* heads = run->heads.load(std::memory_order_acquire);
       if (heads == nullptr) {
@@ -93,7 +93,7 @@ Status ChainRows::BringRun(uint32_t run) {
   return Bring(run).status();
 }
 
-// The segment sees to it that of several threads one reads.
+// If several threads need the segment, the segment lets one of them read.
 Result<const KvRows*> ChainRows::Bring(uint32_t number) const {
   Run* const run = runs_[number].get();
   Result<LayerPin> pin = run->segment->PinLayer(run->layer, run_tokens_[number]);

@@ -74,8 +74,8 @@ struct KvTail::BlockRef {
 // Block i holds tokens [256 i, 256 (i + 1)); all but the last have room for 256. Between
 // BeginAppend and CommitAppend there may be spare blocks behind num_tokens.
 struct KvTail::Layer {
-  // Where the run begins that block `block` is in: a run for all blocks of joined tokens, and one
-  // for each of the others.
+  // The index of the run that contains block `block`: kBlocksJoined joined blocks are one run, and
+  // each other block is a run of its own.
   uint64_t RunOf(uint64_t block) const {
     const uint64_t num_joined_blocks = num_joined * kBlocksJoined;
     return block < num_joined_blocks ? block / kBlocksJoined

@@ -35,11 +35,12 @@ MemoryBudget::~MemoryBudget() {
 
 Result<Reservation> MemoryBudget::Reserve(uint64_t bytes, std::string_view what) {
   while (!TryTake(bytes)) {
-    // Freed at the end of the iteration, outside the mutex, and only if no pin came meanwhile.
-    // What could not fit into an empty budget drops nothing.
+    // The victim is freed at the end of the iteration, outside the mutex, and only if no pin came
+    // meanwhile. A request that would not fit into an empty budget drops nothing.
     const std::shared_ptr<const Resident> victim = bytes <= limit_bytes_ ? TakeVictim() : nullptr;
     if (victim == nullptr) {
-      // How much is in use would tell a tenant of the others; DB::Stats tells whom it may.
+      // The amount in use would tell a tenant about the others; DB::Stats tells it to permitted
+      // callers.
       return Status::ResourceExhausted(std::string(what) + " needs " + FormatBytes(bytes) +
                                        " of host memory, which the limit of " +
                                        FormatBytes(limit_bytes_) +
@@ -74,7 +75,7 @@ void MemoryBudget::Keep(std::shared_ptr<const Resident> resident) {
 }
 
 void MemoryBudget::Drop(const Resident* resident) {
-  std::shared_ptr<const Resident> dropped;  // Freed after the mutex is let go.
+  std::shared_ptr<const Resident> dropped;  // Freed after the mutex is released.
   MutexLock lock(&mutex_);
   const auto found = std::ranges::find_if(
       residents_, [=](const auto& candidate) { return candidate.get() == resident; });
@@ -95,8 +96,8 @@ std::shared_ptr<const Resident> MemoryBudget::TakeVictim() {
   MutexLock lock(&mutex_);
   auto victim_place = residents_.end();
   for (auto it = residents_.begin(); it != residents_.end(); ++it) {
-    // Others hold it: dropping it would free nothing. A count that is out of date costs a retry or
-    // a second read of the layer, never a wrong byte: the pins own what they use.
+    // Other holders exist: dropping it would free nothing. An outdated count costs a retry or a
+    // second read of the layer, never a wrong byte: the pins own their data.
     if (it->use_count() > 1) continue;
     if (victim_place == residents_.end() || DropsBefore(**it, **victim_place)) victim_place = it;
   }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kBlockBytes = 2048;
 
-// True if some element has an exponent of all ones, its largest. Signed, because that maximum is
-// what SSE2 has; no early exit inside a block, so that the compiler makes SIMD of it.
+// True if some element has the largest exponent, all ones. Signed, because SSE2 has only the signed
+// maximum. No early exit inside a block, so that the compiler vectorizes it.
 template <typename Bits>
 bool AnyExponentAllOnes(std::span<const std::byte> rows, Bits exponent_mask) {
   Bits block[kBlockBytes / sizeof(Bits)];

@@ -143,7 +143,7 @@ std::shared_ptr<const internal::LayerData> Segment::BeginLoad(LayerId layer, uin
   LayerSlot& slot = slots_[layer];
   for (;;) {
     std::shared_ptr<const internal::LayerData> data = slot.data.lock();
-    // What was damaged may be whole by now: it is read again.
+    // Damaged bytes may be right by now, so they are read again.
     if (data != nullptr && HoldsFirst(*data, num_first)) {
       budget_->Touch(*data);
       return data;

@@ -46,7 +46,7 @@ Status CheckSection(const SectionEntry& found, const SectionEntry& expected, con
                   std::to_string(found.length));
 }
 
-// Takes out what may be skipped.
+// Removes the sections that may be skipped.
 Status EraseUnknown(std::vector<SectionEntry>* sections, std::string_view object) {
   const auto is_unknown = [](const SectionEntry& section) {
     return std::ranges::find(kKnownKinds, section.kind) == kKnownKinds.end();

@@ -116,7 +116,7 @@ void Placement::CountGone(double now) {
   }
 }
 
-// What a tier holds.
+// The contents of tiers.
 
 uint64_t Placement::BytesOf(const Record& record) const {
   uint64_t bytes = record.item.bytes;
@@ -165,12 +165,12 @@ void Placement::Put(Record* record, Tier tier) {
   Count(*record, tier, true);
 }
 
-// What goes.
+// Evictions.
 
 Outlook Placement::OutlookOf(Tier tier, double now) const {
   Outlook outlook;
   outlook.now = now;
-  // Beneath memory an item is only a read away: what counts there is when it is needed, not its
+  // Below memory an item is only a read away: in memory, the time of its next use counts, not its
   // size (3 to 4 points of hits in memory).
   outlook.sizes_count = tier == Tier::kDisk || capacity_.disk_bytes == 0;
   if (!queue_.empty()) {
@@ -207,7 +207,7 @@ Placement::Record* Placement::Victim(Tier tier, const Outlook& outlook) const {
 
 bool Placement::MakeRoom(const Record* incoming, uint64_t limit_bytes, bool lesser_only, double now,
                          Moves* moves) {
-  // What leaves may take along a segment that `incoming` shares: then that adds more.
+  // An evicted item may take a segment along that `incoming` shares: `incoming` then adds more.
   const auto added = [&] { return incoming == nullptr ? 0 : BytesToAdd(*incoming, Tier::kMemory); };
   const Outlook outlook = OutlookOf(Tier::kMemory, now);
   for (uint64_t need = added(); used_bytes(Tier::kMemory) + need > limit_bytes; need = added()) {
@@ -258,7 +258,7 @@ void Placement::Drop(Record* record, Moves* moves) {
   moves->push_back({record->item.id, from, Tier::kNone, used_before - used_after});
 }
 
-// What happens.
+// Events.
 
 void Placement::Save(ItemId id, uint64_t bytes, double now, Moves* moves) {
   Record& record = Known(id);

@@ -147,7 +147,7 @@ double ChanceOverTime(const Policy& policy, const Item& item, const Outlook& out
     chance = expected.chance;
     remaining = expected.seconds;
   }
-  // Those in the queue by then have been served meanwhile, and others have come.
+  // By then the jobs of the present queue have been served, and others have come.
   const double place = PlaceOf(policy, true, outlook.now);
   return chance / (1.0 + remaining + QueueWait(outlook, place));
 }

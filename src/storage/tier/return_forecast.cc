@@ -60,7 +60,7 @@ Return ReturnForecast::Expect(uint32_t turns, double idle_seconds) const {
   const double survival = (longer + 0.5) / (num_thoughts_ + 0.5);
   Return expected;
   expected.chance = p * survival / (p * survival + 1 - p);
-  // Where nobody has thought for so long yet: as long again.
+  // If nobody has been idle for so long yet: as long again.
   expected.seconds =
       longer == 0
           ? std::max(1.0, idle_seconds)

@@ -37,9 +37,9 @@ const Status& StatusOf(const Result<T>& result) {
   return result.status();
 }
 
-// What `call` gives, which opens or reads a catalogued file. One that is not there is damage to the
-// store, not a question with the answer no. Where no object is there, not even its folder perhaps,
-// it is the disk that is absent.
+// Returns the result of `call`, which opens or reads a catalogued file. A missing file is damage to
+// the store, not the answer "no". If no object exists, perhaps not even its folder, the disk is
+// absent.
 template <typename Call>
 auto OfCatalogued(FileSystem* file_system, const std::string& dir, const std::string& path,
                   const Call& call) -> decltype(call()) {

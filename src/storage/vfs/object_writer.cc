@@ -52,7 +52,7 @@ Status ObjectWriter::Start() {
 
 ObjectWriter::~ObjectWriter() {
   data_file_.reset();
-  // What can't be removed now is an orphan, which the next open of the store collects.
+  // A file that can't be removed now is an orphan, which the next open of the store collects.
   for (const std::string& path : paths_) (void)options_.file_system->Remove(path);
 }
 
