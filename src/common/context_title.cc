@@ -26,8 +26,8 @@ std::string NameOf(uint32_t code_point) {
   return name;
 }
 
-// Where a title of at most `max_bytes` ends that begins as `text`, with room for dots: behind a
-// word, or behind a character where a long word would leave too little.
+// The end of a title of at most `max_bytes` that begins like `text`, with room for dots: behind a
+// word, or behind a character if a long word would leave too little.
 size_t EndOfTitle(std::string_view text, size_t max_bytes) {
   const size_t room = max_bytes - std::min(max_bytes, kDots.size());
   const size_t space = text.rfind(' ', room);

@@ -8,7 +8,7 @@
 namespace attndb {
 namespace {
 
-// What a wake-up from sleep takes, about: to look for less long saves little.
+// About the time of a wake-up from sleep: spinning for less would save little.
 constexpr int64_t kPauseNanos = 30'000;
 // An engine computes for some tens to hundreds of microseconds between two layers' attention.
 constexpr int64_t kSpinNanos = 100'000;
@@ -33,7 +33,8 @@ bool Spin::Again() {
 void EventCount::WakeSleepers(uint32_t num_threads) {
   uint32_t num_sleepers = 0;
   {
-    MutexLock lock(&mutex_);  // Whoever counted itself before is asleep by now, or saw the write.
+    // A thread that counted itself before is asleep by now, or saw the write.
+    MutexLock lock(&mutex_);
     num_sleepers = num_sleepers_.load();
   }
   for (uint32_t i = 0; i < std::min(num_threads, num_sleepers); ++i) woken_.NotifyOne();

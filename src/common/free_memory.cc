@@ -40,11 +40,11 @@ uint64_t FreeOfMachine(const std::string& root) {
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 3 * 2;
 }
 
-// The files of a control group that say what it has.
+// The files of a control group with its memory figures.
 struct GroupFiles {
   const char* limit;
   const char* usage;
-  const char* cache;  // The field of memory.stat for what is cached of files.
+  const char* cache;  // The field of memory.stat for cached files.
 };
 constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current", "file"};
 constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
@@ -70,7 +70,7 @@ uint64_t FreeOfGroups(const std::string& mount, std::string path, const GroupFil
   return free_bytes;
 }
 
-// Whether the list of controllers "cpu,memory" has that of memory.
+// Whether a list of controllers, such as "cpu,memory", contains the memory controller.
 bool HasMemory(const std::string& controllers) {
   std::istringstream list(controllers);
   std::string name;

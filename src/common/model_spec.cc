@@ -111,7 +111,7 @@ Status CheckSourceText(const char* field, const std::string& text, size_t max_by
   return Status::Ok();
 }
 
-// Whether keys of all layers can be turned back, and those of one at least are turned.
+// Checks that keys of all layers can be rotated back, and that at least one layer rotates keys.
 Status CheckTurns(const std::vector<LayerSpec>& layers) {
   bool any = false;
   for (size_t layer = 0; layer < layers.size(); ++layer) {

@@ -62,8 +62,7 @@ double PairOfTurns(double turns, double trained, double dims, double base) {
   return dims * std::log(trained / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
 }
 
-// Pairs that turn often keep their angles, those that turn seldom shrink theirs, with a ramp in
-// between.
+// Fast pairs keep their angles, slow pairs shrink theirs, with a ramp in between.
 bool ScaleYarn(const Scaling& scaling, const Rope& rope, std::vector<double>* frequencies) {
   const auto shrink = ShrinkOf(scaling);
   auto trained = scaling.Number("orig");
@@ -90,7 +89,7 @@ bool ScaleYarn(const Scaling& scaling, const Rope& rope, std::vector<double>* fr
   return true;
 }
 
-// Long waves shrink, short ones don't, those in between by a share.
+// Long waves shrink, short ones don't, and waves in between shrink by a share.
 bool ScaleLlama3(const Scaling& scaling, std::vector<double>* frequencies) {
   const auto shrink = ShrinkOf(scaling);
   const auto trained = scaling.Number("original_max_position_embeddings");

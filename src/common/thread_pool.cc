@@ -15,7 +15,7 @@ ThreadPool::ThreadPool(uint32_t num_threads)
   workers_.reserve(num_threads_ - 1);
   for (uint32_t i = 1; i < num_threads_; ++i) {
     std::thread worker = TryStartThread([this] { WorkerLoop(); });
-    if (!worker.joinable()) return;  // A call's parts go to those that there are.
+    if (!worker.joinable()) return;  // The existing threads take a call's parts.
     workers_.push_back(std::move(worker));
   }
 }

@@ -11,8 +11,8 @@ struct CodePoints {
   uint32_t last;
 };
 
-// What is not seen, or changes how its neighbours are: Unicode's categories Cc, Cf, Zs, Zl, Zp, Co
-// and characters that are none.
+// Characters that are invisible, or change the look of their neighbours: Unicode's categories Cc,
+// Cf, Zs, Zl, Zp, Co and noncharacters.
 constexpr std::array<CodePoints, 19> kHidden = {{
     {0x0, 0xA0},      {0xAD, 0xAD},     {0x34F, 0x34F},   {0x600, 0x605},   {0x61C, 0x61C},
     {0x6DD, 0x6DD},   {0x70F, 0x70F},   {0x115F, 0x1160}, {0x1680, 0x1680}, {0x180B, 0x180F},
