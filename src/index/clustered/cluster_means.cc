@@ -19,7 +19,7 @@ using kernels::PlaneBlockBytes;
 
 constexpr size_t kMaxQueryRows = 16;
 
-// The square of a key's norm fits float32, and so does that of a mean; rounding adds little.
+// The square of a key's norm fits float32, and so does a mean's; rounding adds little.
 constexpr double kLongestMean = 0x1p65;
 
 struct MeansLayout {

@@ -171,8 +171,8 @@ bool ClusterSearch::IsWhole(size_t run, size_t first_key) const {
          std::min(piece + kPieceKeys, num_keys) <= of.num_visible;
 }
 
-// Which keys of a cluster may be found: all, some or none. Quick: most clusters of a piece where
-// visible ones begin or end have only these.
+// Whether all, some or none of a cluster's keys may be found. Fast, because most clusters of a
+// piece where visible keys begin or end are all or none.
 ClusterSearch::Sight ClusterSearch::SightOf(size_t run, size_t first_key) const {
   if (IsWhole(run, first_key)) return Sight::kAll;
   const NumberRange visible = VisibleNumbers(run, first_key);
@@ -216,7 +216,7 @@ void ClusterSearch::MarkPromising() {
   }
 }
 
-// Scans what is marked and was not yet scanned, in the order of numbers.
+// Scans marked clusters that were not scanned yet, in the order of numbers.
 void ClusterSearch::ScanMarked() {
   const size_t first = num_visited_;
   size_t run = 0;
@@ -288,7 +288,7 @@ void ClusterSearch::FindFloors() {
 
 // Marks the places whose estimates come near the row's floor, which has risen since it was found.
 void ClusterSearch::MarkCandidates(size_t row) {
-  constexpr float kLeast = std::numeric_limits<float>::lowest();  // Above what is hidden.
+  constexpr float kLeast = std::numeric_limits<float>::lowest();  // Above hidden scores.
   const float* const scores = scratch_.scores + row * stride_;
   const float margin = scratch_.margins[row];
   // Planes that were read may hold anything, and so floors and margins be no numbers.
@@ -309,7 +309,7 @@ void ClusterSearch::OrderSlots() {
   }
 }
 
-// The union of what each row's estimates bring up, run by run.
+// The union of the rows' candidates by estimates, run by run.
 void ClusterSearch::TakeCandidates() {
   std::memset(scratch_.candidates, 0, num_visited_ * sizeof(uint64_t));
   for (size_t r = 0; r < num_rows(); ++r) MarkCandidates(r);

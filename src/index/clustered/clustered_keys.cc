@@ -26,7 +26,7 @@ constexpr TransformId kClusterTransform = TransformId::kTurnBlocks;
 constexpr size_t kMetricQueries = 1024;
 constexpr size_t kReachQueries = 48;
 
-// Some of the sampled queries, evenly, without what is not finite: what was imported may be
+// Some of the sampled queries, evenly spaced. Skips non-finite ones: imported queries may be
 // anything.
 std::vector<float> SomeQueries(const PlaneSource& source, size_t most) {
   const size_t num_channels = source.keys.num_elements;
@@ -115,7 +115,7 @@ class ReachMeter {
   }
 
  private:
-  // Where no query is known, any direction is as likely as another.
+  // Without known queries, any direction is as likely as another.
   void TakeAnyQueries() {
     Random random(kReachQueries);
     queries_.resize(kReachQueries * num_channels_);

@@ -63,7 +63,8 @@ class Splitter {
     }
   }
 
-  // Where the sample reaches most, nearly: a power iteration from its longest row.
+  // Approximates the direction of the sample's largest spread: a power iteration from its longest
+  // row.
   void FindAxis() {
     float longest = -1;
     for (size_t i = 0; i < num_sampled_; ++i) {

@@ -22,7 +22,7 @@ class LocalQueries {
       const kernels::RowsView rows = {source.queries.q, num_channels_, num_channels_,
                                       source.keys.dtype};
       kernels::LoadRows(rows, i, 1, q.data());
-      // What was imported may be anything.
+      // Imported queries may be anything.
       if (!std::ranges::all_of(q, [](float x) { return std::isfinite(x); })) continue;
       rows_.insert(rows_.end(), q.begin(), q.end());
       tokens_.push_back(source.queries.tokens[i]);

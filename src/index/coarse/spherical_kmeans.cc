@@ -75,7 +75,7 @@ class Centroids {
     }
   }
 
-  // To the means of their rows; those of none stay.
+  // Moves centroids to the means of their rows. A centroid without rows stays.
   void MoveToMeans(const std::vector<float>& rows, const std::vector<uint16_t>& numbers) {
     std::vector<float> sums(count_ * width_);
     std::vector<uint8_t> has_rows(count_);
@@ -98,7 +98,7 @@ class Centroids {
   std::vector<float> half_squares_;
 };
 
-// Numbers clusters anew, without those of no keys.
+// Numbers clusters anew, without empty ones.
 size_t LeaveOutEmpty(size_t num_centroids, std::vector<uint16_t>* numbers) {
   std::vector<uint32_t> renumbered(num_centroids);
   for (const uint16_t number : *numbers) renumbered[number] = 1;

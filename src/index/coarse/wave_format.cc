@@ -44,7 +44,7 @@ std::string Place(std::string_view field, size_t i) {
   return std::string(field) + '[' + std::to_string(i) + ']';
 }
 
-// That each piece begins with a cluster, and each cluster has keys of one piece.
+// Checks that each piece begins with a cluster, and that each cluster has keys of one piece.
 Status CheckEnds(const ClusterSums& sums, std::string_view object) {
   size_t cluster = 0;
   for (size_t piece = 0; piece < ClusterSums::NumPieces(sums.num_keys); ++piece) {
@@ -69,8 +69,8 @@ Status CheckEnds(const ClusterSums& sums, std::string_view object) {
   return ExpectEqual(object, "num_clusters", sums.num_clusters, cluster);
 }
 
-// That the keys of each cluster ascend and name it: then none is in two, and all are in one.
-// REQUIRES: ends are right.
+// Checks that the keys of each cluster ascend and name their cluster: then each key is in exactly
+// one. REQUIRES: ends are right.
 Status CheckKeys(const ClusterSums& sums, std::string_view object) {
   size_t place = 0;
   for (size_t cluster = 0; cluster < sums.num_clusters; ++cluster) {

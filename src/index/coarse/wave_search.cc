@@ -59,7 +59,7 @@ void WaveSearch::ScoreClusters() {
   cost_->keys_scored += num_clusters_ * call_.num_q_rows;
 }
 
-// What is not seen is worth less than anything that is.
+// Invisible clusters are worth less than any visible one.
 void WaveSearch::Rate() {
   std::fill_n(worth_, num_clusters_, 0.0f);
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
@@ -80,9 +80,9 @@ void WaveSearch::Rate() {
   }
 }
 
-// Keeps, of the first num_selected clusters of selected_, those of most worth that together hold
-// num_wanted visible keys, in this order; of those of a starved row's share all. Returns how many;
-// num_selected + 1 if all hold fewer.
+// Keeps the clusters of most worth among the first num_selected of selected_, in this order, until
+// they hold num_wanted visible keys; keeps all clusters of a starved row's share. Returns their
+// number; num_selected + 1 if all together hold fewer keys.
 size_t WaveSearch::TakeBest(size_t num_selected, size_t num_wanted) {
   std::sort(selected_, selected_ + num_selected, [&](uint32_t a, uint32_t b) {
     return worth_[a] > worth_[b] || (worth_[a] == worth_[b] && a < b);

@@ -20,7 +20,7 @@ std::string RangeText(uint64_t begin, uint64_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
-// One search: what is asked of the type, and what it answered.
+// One search: the question to the type, and its answer.
 class CustomSearch {
  public:
   CustomSearch(const IndexCall& call, float* rest, SearchCost* cost)

@@ -12,13 +12,13 @@ namespace {
 // beyond it is one in 700 on each side.
 constexpr float kErrorsKept = 3.0f;
 
-// Candidates of a top-k at most, over k: what a head of nearly equal scores would ask for is the
-// whole middle, and exact scores of all that cost more than they bring.
+// The most candidates of a top-k, as a multiple of k. A head of nearly equal scores would ask for
+// the whole middle, whose exact scores cost more than they gain.
 constexpr size_t kCandidatesPerK = 4;
 
 float Margin(const SearchCall& call) { return kErrorsKept * call.score_error + call.score_shift; }
 
-// Room for so many indices and what a selection may write past them, in whole lines of the cache.
+// Room for num_indices and the slack that a selection may write, in whole cache lines.
 size_t PaddedCount(size_t num_indices) {
   return (num_indices + kernels::kSelectSlack + 15) / 16 * 16;
 }
@@ -55,8 +55,8 @@ size_t KeepTopK(const float* scores, size_t k, uint32_t* indices, size_t num_ind
   return count;
 }
 
-// All middle tokens whose score is not below that of the k-th largest by more than `margin`, and
-// perhaps some below.
+// Selects all middle tokens with a score at least the k-th largest minus `margin`, and perhaps some
+// with lower scores.
 size_t SelectNearTopK(const SearchCall& call, size_t k, float margin, uint32_t* indices,
                       void* scratch) {
   const size_t first = call.middle.begin;

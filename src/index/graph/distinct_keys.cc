@@ -8,8 +8,8 @@
 namespace attndb::index {
 namespace {
 
-// The copies of other kinds lead to a kind of so many copies: it may hold more of the mass than a
-// single key, and its own neighbours are as few as those of a single key.
+// A kind with at least this many copies gets links from copies of other kinds. It may hold more of
+// the mass than a single key, but has only a single key's number of neighbours.
 constexpr size_t kManyCopies = 16;
 
 // Keys are hashed between two looks at the cancel flag.

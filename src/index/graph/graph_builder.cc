@@ -13,9 +13,9 @@
 namespace attndb::index {
 namespace {
 
-// A key is linked by the lists in which it is among the first kPivotRanks, and by others until it
-// has kLeastLists. RoarGraph takes the first rank alone, and of several lists the last: half of all
-// keys get no neighbours, and hubs those of one query.
+// A key is linked by the lists that have it among the first kPivotRanks, and by further lists until
+// it has kLeastLists. RoarGraph uses only the first rank, and only the last of several lists. Half
+// of all keys then get no neighbours, and hubs get those of one query.
 constexpr size_t kPivotRanks = 10;
 constexpr size_t kLeastLists = 8;
 
@@ -26,7 +26,7 @@ constexpr size_t kReverseEdges = 4;
 // Neighbours of a key that no query found; the rest of its slot is for those linked through it.
 constexpr size_t kOtherNeighbours = 12;
 constexpr size_t kOtherCandidates = 48;
-// They are linked to so many covered keys at most, evenly spaced: a bound of the scan.
+// They are linked to at most this many covered keys, evenly spaced: this bounds the scan.
 constexpr size_t kMaxTargets = 16384;
 
 constexpr size_t kCausalStep = 2;
@@ -43,7 +43,7 @@ struct ListsOfKeys {
   std::vector<uint32_t> lists;
 };
 
-// By rank, of equal ranks by query: what comes first links first.
+// By rank, then by query: the order of linking.
 ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
   ListsOfKeys inverted;
   std::vector<uint8_t> counts(num_keys);
@@ -72,7 +72,7 @@ ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
 
 }  // namespace
 
-// What a thread links keys with.
+// A thread's memory for linking keys.
 struct LinkWork {
   LinkWork(size_t num_keys, const KeyCodes* codes) : companions(num_keys), chooser(codes) {}
 
@@ -199,7 +199,7 @@ void GraphBuilder::LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWo
   table_.Assign(key, work->chooser.Choose(key, max_kept, candidates));
 }
 
-// Keys that no query found: neighbours by distance, from among those that were.
+// Links keys that no query found: neighbours by distance, from among the found keys.
 void GraphBuilder::LinkOthers() {
   std::vector<uint32_t> others, targets;
   for (uint32_t key = 0; key < num_keys_; ++key) {

@@ -18,8 +18,8 @@ constexpr uint64_t kRotationSeed = 0x6772617068;  // "graph"
 // Keys of a part of work.
 constexpr size_t kCodePartKeys = 2048;
 
-// Codes reach this many deviations: beyond it they are cut off, which moves few keys and those a
-// little; a wider range would be coarser for all.
+// Codes cover this many deviations and are clipped beyond, which moves few keys by a little. A
+// wider range would be coarser for all keys.
 constexpr double kCodeRange = 5.0;
 
 size_t NumKeyParts(size_t num_keys) { return (num_keys + kCodePartKeys - 1) / kCodePartKeys; }

@@ -44,7 +44,7 @@ Status CheckSlotBytes(std::string_view object, std::string_view field, uint32_t 
       std::to_string(slot_bytes));
 }
 
-// The version follows from the slots: what has no wide ones is read by those that know none.
+// The slots determine the version: readers without wide slots can read graphs that have none.
 uint32_t VersionOf(const GraphHeader& header) {
   return header.slot_bytes > kMaxSlotBytes ? kWideGraphVersion : kGraphVersion;
 }
@@ -106,7 +106,7 @@ class ListCheck {
       const uint32_t ahead = reached[std::min(i + kAhead, last_.size())];
       kernels::PrefetchNear(slots.slot(ahead));
       kernels::PrefetchNear(slots.slot(ahead) + slots.slot_bytes - 1);
-      last_[key] = num_lists_ + 1;  // As if its list had begun with it.
+      last_[key] = num_lists_ + 1;  // As if its list had begun with the key itself.
       ATTNDB_RETURN_IF_ERROR(CheckList("neighbours", slots, key, [&](uint32_t id, bool first) {
         reached[num_reached] = id;
         num_reached += static_cast<size_t>(first);

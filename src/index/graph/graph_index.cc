@@ -155,12 +155,12 @@ size_t GraphIndex::ScratchBytes(const IndexCall& call) const {
   return StateBytes(call) + bytes;
 }
 
-// What of all runs is kept for the q rows: the best score so far, and what the run under way finds.
+// State of all runs for the q rows: the best score so far, and the result of the current run.
 size_t GraphIndex::StateBytes(const IndexCall& call) {
   return RoundUp(call.num_q_rows * (sizeof(FoundKeys) + sizeof(float)), kGraphAlignment);
 }
 
-// Run by run: what one finds raises the best that the next one's range counts from.
+// Searches run by run: the result of one run raises the best score that the next range counts from.
 Status GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
                           SearchCost* cost) const {
   auto* const parts = static_cast<FoundKeys*>(scratch);

@@ -75,8 +75,8 @@ class ListWalk {
     for (size_t i = 0; i < count; ++i) TryAppend(batch_[i], scores_[i]);
   }
 
-  // The best is that of the list before this key (line 11). The start key is appended whatever it
-  // scores (line 1).
+  // The best score is that of the list before this key (line 11). The start key is appended with
+  // any score (line 1).
   void TryAppend(uint32_t key, float score) {
     if (list_.size() > call_.spec.list_threshold && !list_.InRange(score)) return;
     list_.Append(key, score);

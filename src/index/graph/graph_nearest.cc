@@ -149,7 +149,7 @@ NearestLists FindNearest(const NearestCall& call) {
   lists.ids.resize(call.num_queries * lists.length);
   const size_t num_parts = (call.num_queries + kPartQueries - 1) / kPartQueries;
   ForParts(call.pool, num_parts, [&](uint32_t part) {
-    // Relaxed: nothing is read that who cancels has written before.
+    // Relaxed: this thread reads no data that the cancelling thread has written.
     if (call.cancel != nullptr && call.cancel->load(std::memory_order_relaxed)) return;
     const size_t first = part * kPartQueries;
     PartScan scan(call, lists.length);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kCandidates = 200;
 
-// The order of these numbers is that of farness, then id.
+// These numbers sort by farness, then by id.
 constexpr uint32_t kSignBit = uint32_t{1} << 31;
 uint64_t RankOf(int32_t farness, uint32_t id) {
   return uint64_t{static_cast<uint32_t>(farness) ^ kSignBit} << 32 | id;

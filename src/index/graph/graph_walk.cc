@@ -23,8 +23,9 @@ constexpr size_t kStartRouters = 4;
 // same time, and follow keys that better ones would have displaced.
 constexpr size_t kStepKeys = 4;
 
-// Visible keys up to which all are scored, over the search window: their rows are read in order, at
-// a sixth of what rows here and there cost, and a walk would see through most of what it meets.
+// The number of visible keys, over the search window, up to which all are scored. Their rows are
+// read in order, at a sixth of the cost of scattered rows, and a walk would see through most keys
+// that it meets.
 constexpr size_t kScanFactor = 32;
 
 constexpr size_t kDefaultRangeEffort = 192;
@@ -201,7 +202,7 @@ class Walk {
     for (size_t i = 0; i < num_start_; ++i) See(start_keys_[i]);
   }
 
-  // Where what leads to the best is filtered out, something visible still is in sight.
+  // If the keys on the way to the best are filtered out, some visible keys are still in sight.
   void SeeSpacedKeys() {
     constexpr size_t kSpacedKeys = 16;
     for (size_t i = 0; i < kSpacedKeys; ++i) {
@@ -233,7 +234,7 @@ class Walk {
     cost_.bytes_touched += num_rows * scorer_.row_bytes();
   }
 
-  // Start keys of all rows; those of rows past the first 16 start where these lead.
+  // Start keys of all rows. Rows past the first 16 start where these lead.
   static constexpr size_t kMaxStart = 16 * kStartRouters * kRouterKeys;
 
   const GraphView& graph_;

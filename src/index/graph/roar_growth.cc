@@ -36,7 +36,8 @@ Result<AlignedBuffer> RoarGrower::Grow(GraphHeader* header) {
   return table.Pack(*header);
 }
 
-// One that was built with a larger M keeps the first of its lists: those of the projection.
+// A prior graph with a larger M keeps the first part of its lists: the neighbours of the
+// projection.
 void RoarGrower::CopyPrior() {
   for (size_t key = 0; key < num_old_; ++key) {
     std::vector<uint32_t>& list = lists_[key];

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxQueries = 32768;
 
-// How many of its queries are of tokens before that of a key.
+// The number of its queries whose tokens precede the token of a key.
 size_t QueriesBefore(const GraphSource& source, size_t key) {
   const std::span<const uint32_t> tokens = source.queries.tokens;
   return static_cast<size_t>(std::ranges::lower_bound(tokens, source.first_token + key) -

@@ -320,8 +320,8 @@ void KeyPlanes::ScanBlocks(const BlockScan& scan, float* scores, size_t scores_s
   });
 }
 
-// With y the transformed key and u the transformed q, y' and u' what their codes say:
-// u.y - u'.y' = u.(y - y') + (u - u').y', by Cauchy and Schwarz at most |u||y - y'| + |u - u'||y'|.
+// With y the transformed key, u the transformed q, and y' and u' the values of their codes: u.y -
+// u'.y' = u.(y - y') + (u - u').y', by Cauchy and Schwarz at most |u||y - y'| + |u - u'||y'|.
 void KeyPlanes::ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block,
                             size_t num_blocks, float* bounds) const {
   ATTNDB_DCHECK(first_block + num_blocks <= kernels::NumWeightBlocks(header_.num_keys));

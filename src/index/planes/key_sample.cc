@@ -47,7 +47,7 @@ KeySample::KeySample(const PlaneSource& source)
   }
 }
 
-// Mean of R(-p) k: what all keys had before the rotary embedding.
+// Mean of R(-p) k: the bias of all keys before the rotary embedding.
 std::vector<float> KeySample::FindBias(const RotaryTurns& turns) const {
   std::vector<double> sums(2 * source_.frequencies.size());
   const float* rows = rows_.data();
@@ -69,9 +69,10 @@ std::vector<float> KeySample::MeanOf(const float* rows, size_t num_rows) const {
   return mean;
 }
 
-// After a rotation the codes' noise is the same in all channels, in proportion to the norm of s k,
-// so a score's error is in proportion to the norm of s k times that of q / s. By Cauchy and Schwarz
-// that is least where s^2 is, in each channel, in proportion to the rms of q over that of k.
+// After a rotation the codes' noise is equal in all channels, in proportion to the norm of s k. A
+// score's error is then in proportion to the norm of s k times the norm of q / s. By Cauchy and
+// Schwarz this is least if, in each channel, s^2 is in proportion to the rms of q over the rms of
+// k.
 std::vector<float> KeySample::ScaleOf(std::span<const float> query_rms,
                                       const std::vector<float>& rows) const {
   std::vector<double> squares(num_channels_);

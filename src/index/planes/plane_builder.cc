@@ -107,7 +107,7 @@ void PlaneBuilder::TakeOut(size_t first, size_t count) {
   auto* const stored =
       Piece<uint16_t>(planes_.layout_.block_means) + first / kWeightBlock * num_channels_;
   for (float& x : mean_) x /= static_cast<float>(count);
-  // What is subtracted is what is stored.
+  // Subtracts exactly the stored values.
   kernels::ConvertRows(DType::kFloat32, mean_.data(), num_channels_, DType::kBFloat16, stored,
                        num_channels_, 1, num_channels_, num_channels_);
   kernels::ConvertRows(DType::kBFloat16, stored, num_channels_, DType::kFloat32, mean_.data(),

@@ -94,7 +94,7 @@ void Trial::Add(size_t row) {
                     q.data());
   double square = 0;
   for (const float x : q) square += double{x} * double{x};
-  if (!std::isfinite(square) || square == 0) return;  // What was imported may be anything.
+  if (!std::isfinite(square) || square == 0) return;  // Imported queries may be anything.
   norms_.push_back(std::sqrt(square));
   queries_.insert(queries_.end(), q.begin(), q.end());
   const size_t num_rows = sample_.num_rows();
@@ -106,7 +106,7 @@ void Trial::Add(size_t row) {
   MarkTop(num_queries() - 1, NumBefore(row));
 }
 
-// Sampled keys lie in token order, so those before a query are the first.
+// Sampled keys are in token order, so the keys before a query are the first ones.
 void Trial::MarkTop(size_t query, size_t num_before) {
   const size_t begin = query * sample_.num_rows();
   std::vector<float> scores(exact_.begin() + static_cast<ptrdiff_t>(begin),

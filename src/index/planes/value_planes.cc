@@ -29,7 +29,7 @@ constexpr size_t kHeaderBytes = 64;
 // sample, whose distance tells its error, are read from the same codes.
 constexpr double kMostOff = 0.02;
 
-// Where the pieces lie: a float32 for each block, and then what `piece_bytes` are of.
+// The places of the pieces: a float32 for each block, followed by `piece_bytes`.
 struct Layout {
   Layout(const ValueShape& shape, size_t piece_bytes)
       : piece(RoundUpToPiece(floats + NumValueBlocks(shape.num_tokens) * sizeof(float))),

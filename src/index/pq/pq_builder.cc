@@ -60,9 +60,9 @@ Result<PqKeys> PqBuilder::Build() {
   return keys;
 }
 
-// The kernel's gains are sums of width + 1 float32 products, and of num_subspaces such; squares of
-// the code are sums of width. All are products of key and code, or of code and code, and what lies
-// below the range of float32 may be missing.
+// The kernel's gains are sums of width + 1 float32 products, and of num_subspaces such sums;
+// squares of the code are sums of width. All are products of key and code, or of code and code.
+// Terms below the range of float32 may be missing.
 void PqBuilder::EncodeBlock(size_t block, uint8_t* codes, float* bound) {
   const size_t num_channels = codebook_.num_channels;
   const size_t first = block * kCodeKeys;
@@ -101,7 +101,7 @@ std::vector<float> PqBuilder::TakeQueries() const {
     kernels::LoadRows(all, i * num_rows / num_taken, 1, q.data());
     PairChannels(source_.num_pairs, num_channels, 1, q.data(), scratch.data());
     const double norm = Norm(q);
-    if (!(norm > 0) || !std::isfinite(norm)) continue;  // What was imported may be anything.
+    if (!(norm > 0) || !std::isfinite(norm)) continue;  // Imported queries may be anything.
     for (const float x : q) queries.push_back(static_cast<float>(double{x} / norm));
   }
   return queries;

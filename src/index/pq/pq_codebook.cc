@@ -14,10 +14,10 @@
 namespace attndb::index {
 namespace {
 
-// Random numbers of a subspace begin this far from those of the one before.
+// The distance between the random seeds of neighbouring subspaces.
 constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15u;
 
-// Keys of one subspace as kernels::LowerDistances takes them; the last one fills up its block.
+// Keys of one subspace in the form of kernels::LowerDistances; the last key fills up its block.
 class KeyLanes {
  public:
   explicit KeyLanes(size_t width) : width_(width) {}
@@ -36,7 +36,7 @@ class KeyLanes {
     ++count_;
   }
 
-  // Lowers distances to those from this centroid; returns their sum.
+  // Lowers distances to the distances from this centroid, if these are smaller; returns their sum.
   double LowerTo(const float* centroid) {
     kernels::LowerDistances(lanes_.data(), width_, distances_.size() / kernels::kDistanceKeys,
                             centroid, distances_.data());
@@ -170,7 +170,7 @@ void PqTrainer::Seed(size_t subspace) {
   for (size_t entry = 0; entry < num_entries; ++entry) {
     SetCentroid(subspace, entry, row(chosen));
     const double sum = keys.LowerTo(row(chosen));
-    // Where every key is a centroid, the last one is doubled.
+    // If every key is a centroid already, the last one is used twice.
     if (sum > 0) chosen = FindWhere(keys.distances(), random.NextDouble() * sum);
   }
 }

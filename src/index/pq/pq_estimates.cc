@@ -72,7 +72,7 @@ void PqEstimates::MarkOutliers(size_t run_idx, size_t first_place) {
   std::fill_n(outliers, run.count(), uint8_t{0});
   if (!IsMass() && !CodesOf(run).has_outliers()) return;
   const float deviations = IsMass() ? kMassDeviations : PqKeys::kMostDeviations;
-  float most = kInfinity;  // Norm of what codes usually leave out of a key at most.
+  float most = kInfinity;  // The largest usual norm of a key's residual.
   for (size_t r = 0; r < call_.num_q_rows; ++r) {
     most = std::min(most, deviations * ErrorOf(r, run_idx) / norms_[r]);
   }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Weights are up to exp(kMostNats): the largest score that there may be is far above those that
-// there are, and words reach as far below 1 as above it.
+// Weights are at most exp(kMostNats): the largest representable score is far above actual scores,
+// and words reach as far below 1 as above it.
 constexpr float kMostNats = 60;
 
 // One search for the best keys or for a range.
@@ -52,8 +52,8 @@ class PqSearch {
  private:
   bool IsRange() const { return call_.spec.kind == SearchKind::kRange; }
 
-  // The places that are worth most to any row: of a range, those that may lie in it; and those
-  // whose worth is not known. A row that is not finite has no say.
+  // The places of most worth to any row; for a range, those that may lie in it; and those of
+  // unknown worth. A non-finite row does not count.
   void Select() {
     std::fill_n(worth_, num_places_, -kInfinity);
     for (size_t r = 0; r < call_.num_q_rows; ++r) {
@@ -90,7 +90,7 @@ class PqSearch {
     estimates_.set_num_selected(num_selected);
   }
 
-  // Gives the row what it finds among the selected keys.
+  // Gives the row its result among the selected keys.
   void Choose(size_t row, FoundKeys* found) {
     const float* const exact = estimates_.scores(row);
     const size_t num_selected = estimates_.num_selected();

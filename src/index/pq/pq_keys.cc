@@ -18,7 +18,7 @@ using kernels::kCodeKeys;
 // A float32 is off by this share of itself at most.
 constexpr double kEpsilon = 0x1p-24;
 
-// No less than the norm of what centroids of each subspace say together. In float64.
+// An upper bound, in float64, of the norm of one centroid of each subspace together.
 double LargestCodeNorm(const kernels::CodebookView& codebook) {
   const size_t num_entries = kernels::CodeEntries(codebook.bits);
   const size_t width = codebook.num_channels / codebook.num_subspaces;
@@ -140,7 +140,7 @@ void PqKeys::Weigh(const PqQueries& queries, std::span<const kernels::WeightRow>
 }
 
 // q.k - q.c = q.(k - c), by Cauchy and Schwarz at most |q||k - c|. The q.c of each subspace is a
-// sum of float32 products in their order, and then comes what the tables round.
+// sum of float32 products in order; the rounding of the tables is added.
 void PqKeys::ScoreBounds(const PqQueries& queries, size_t row, size_t first_block,
                          size_t num_blocks, float* bounds) const {
   ATTNDB_DCHECK(first_block + num_blocks <= kernels::NumWeightBlocks(header_.num_keys));

@@ -77,7 +77,7 @@ void PqMassSearch::RaiseScores() {
   }
 }
 
-// Writes the weights of all places, over that of the row's best score.
+// Writes the weights of all places, relative to the weight of the row's best score.
 void PqMassSearch::Weigh(size_t row) {
   const float* const scores = estimates_.scores(row);
   float* const weights = weights_ + row * num_places_;
@@ -153,7 +153,7 @@ double PqMassSearch::LogMass(const float* exact) const {
   return LogMassOf(exact, estimates_.num_selected(), call_.spec.logit, spare_);
 }
 
-// The log of the mass of what was not selected, by estimates.
+// The log of the mass of unselected keys, by estimates.
 double PqMassSearch::LogMassLeft(size_t row) const {
   const float* const weights = WeightsOf(row);
   const uint32_t* const places = estimates_.places();
@@ -185,7 +185,7 @@ double PqMassSearch::LogMostLeft(size_t row, double log_left) const {
   return AddLogs(log_left, masses_[row].max_logit + std::log(raised));
 }
 
-// The weight of those of the places [begin, end) that were not selected.
+// The weight of the unselected places in [begin, end).
 double PqMassSearch::WeightLeft(size_t row, size_t begin, size_t end) const {
   const float* const weights = WeightsOf(row);
   double left = double{kernels::SumNotBelow(weights + begin, end - begin, 0)};
