@@ -104,7 +104,7 @@ bool CallRunner::Meanwhile::TakeSome() {
 Status CallRunner::RunItems(Part* part) {
   const WorkPlan& work = view_.work();
   while (const WorkItem* const item = NextItem()) ATTNDB_RETURN_IF_ERROR(RunItem(*item, part));
-  // What other parts have not finished yet, where it is everyone's.
+  // If units are shared, helps to finish the units of other parts.
   if (!view_.is_shared()) return Status::Ok();
   for (uint32_t unit = 0; unit < work.units.size(); ++unit) {
     if (OperatorOf(unit).finishes_by_head()) ATTNDB_RETURN_IF_ERROR(FinishHeads(unit, part));

@@ -16,8 +16,8 @@ namespace {
 
 using index::ClusterSums;
 
-// Calls f(parts) for the runs of each object that has clusters: a filter cuts it into several, and
-// those in front whose tokens stand elsewhere than their keys say have none.
+// Calls f(parts) for the runs of each object with clusters. A filter cuts an object into several
+// runs. Runs in front with moved tokens have no clusters.
 template <typename F>
 void ForEachParts(std::span<const HeadRun> runs, const F& f) {
   for (size_t first = 0; first < runs.size();) {
@@ -129,8 +129,8 @@ void ClusterRemainder::FindLogits(float best) {
   float* const logits = scratch_.logits;
   for (size_t c = 0; c < num_clusters_; ++c) {
     const double count = std::max<uint32_t>(scratch_.left[c], 1);
-    // What rounding of the means does to a few tokens of many may be large: none is thought to
-    // score above the best that was found.
+    // Rounding of the means may change a few tokens of many a lot: no mean is assumed to score
+    // above the best found score.
     logits[c] = static_cast<float>(std::min(scratch_.sums[c] / count, double{best}));
   }
   kernels::ToLogits(logits, num_clusters_, call_.logit, logits);

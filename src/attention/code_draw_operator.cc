@@ -103,7 +103,7 @@ Status CodeDrawOperator::ForEachPiece(uint32_t unit_idx, uint32_t range, const P
     Piece piece = {.run = &run, .words = words};
     words += ceil(run.RowOf(run.tokens.end)) - first;
     if (tokens.begin >= tokens.end) continue;
-    // The range's blocks are those that begin in it.
+    // The range has the blocks that begin in it.
     const auto block_from = [&](uint64_t token) {
       return token <= run.tokens.begin ? 0 : ceil(run.RowOf(token));
     };

@@ -16,7 +16,7 @@ using kernels::KeptTokens;
 
 namespace {
 
-// Thresholds of what is kept are found from some pieces of the middle: they need not be right.
+// The thresholds for keeping come from some pieces of the middle: they need not be exact.
 constexpr uint64_t kTileTokens = GroupScorer::kTileTokens;
 constexpr uint64_t kPieceTokens = 64;
 constexpr uint64_t kLeastStride = 16;
@@ -89,7 +89,7 @@ void DrawOperator::FetchEstimates(std::span<const HeadRun> runs, TokenRange toke
   }
 }
 
-// By q head, the threshold of what all ranges of the unit keep together.
+// By q head: the threshold for all ranges of the unit together.
 Status DrawOperator::FindThresholds(const WorkUnit& unit, Part* part) {
   Scratch& scratch = ScratchOf(part);
   const double wanted = GroupDraw::kKept * call_->call().draws[unit.kv_head].first_rows;
@@ -144,7 +144,7 @@ Status DrawOperator::KeepAll(const WorkUnit& unit, TokenRange tokens, KeptTokens
   });
 }
 
-// Keeps what the rule draws of middle tokens of one run, at most DrawNoise::kStretch of them.
+// Keeps the drawn middle tokens of one run, at most DrawNoise::kStretch of them.
 Status DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
                                const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
   // The seed depends on the token and the kv head alone.
@@ -242,7 +242,7 @@ Status DrawOperator::KeepMiddle(const WorkUnit& unit, TokenRange middle,
   return Status::Ok();
 }
 
-// Keeps sinks, window, and of the middle what the thresholds draw.
+// Keeps sinks, window, and the middle tokens above the thresholds.
 Status DrawOperator::CollectRange(const WorkItem& item, Part* part) {
   const WorkUnit& unit = call_->unit(item.unit);
   const TokenRange range = unit.Range(item.range);
@@ -333,7 +333,7 @@ Status DrawOperator::RunItem(const WorkItem& item, Part* part) {
   return Status::Ok();
 }
 
-// What the ranges of a unit kept, in order.
+// The kept tokens of a unit's ranges, in order.
 std::span<const DrawSlice> DrawOperator::SlicesOf(uint32_t unit, Part* part) const {
   DrawSlice* const slices = parts_[part->number].slices;
   const uint32_t num_ranges = call_->unit(unit).num_ranges;

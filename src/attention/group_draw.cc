@@ -19,12 +19,12 @@ namespace {
 // A draw that can't be made larger may be off by so much more before all is read.
 constexpr double kLastTolerance = 2;
 
-// A token of more than so many thresholds of a head is scored exactly: what the estimates of
-// lighter ones are off by is less than what leaving tokens to chance costs.
+// A token above this many thresholds of a head is scored exactly. For lighter tokens, errors of
+// estimates are smaller than the error of drawing.
 constexpr float kExactFrom = 3;
 
-// The error falls faster than by the square root of the rows, since more of the mass is certain
-// then: on SmolLM2's heads about as one over the rows.
+// The error falls faster than by the square root of the rows, because more of the mass is then
+// certain: on SmolLM2's heads about as one over the rows.
 double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
@@ -57,9 +57,9 @@ GroupDraw::GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cos
   }
 }
 
-// Logits of some of the middle tokens that were kept, each less the log of the probability with
-// which it was kept: of tokens so weighed, what any higher threshold draws can be told. Returns how
-// many kept ones each stands for.
+// Samples logits of kept middle tokens, each minus the log of its probability of being kept. These
+// weights tell the draw of any higher threshold. Returns the number of kept tokens that each
+// sampled one represents.
 double GroupDraw::SampleKept(size_t* num_sampled) {
   size_t num_kept = 0;
   for (const DrawSlice& slice : call_.slices) num_kept += slice.kept.count;
@@ -89,7 +89,7 @@ double GroupDraw::SampleKept(size_t* num_sampled) {
   return static_cast<double>(stride);
 }
 
-// No lower than what was kept allows.
+// No threshold is lower than the one of the kept tokens.
 void GroupDraw::ChooseThresholds() {
   size_t num_sampled = 0;
   const double share = SampleKept(&num_sampled);
@@ -140,8 +140,8 @@ void GroupDraw::Draw() {
   }
 }
 
-// Makes exact what is to be. Light tokens weigh what makes up for their probability, whatever that
-// was drawn by.
+// Makes scores exact where needed. The weight of a light token compensates for its probability,
+// whichever weight gave the probability.
 Status GroupDraw::ScoreDrawn() {
   kernels::DrawnLists& lists = scratch_.lists;
   for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
@@ -159,7 +159,7 @@ Status GroupDraw::ScoreDrawn() {
   return Status::Ok();
 }
 
-// What the codes of light tokens' values are off by evens out: each weighs less than a threshold.
+// Errors of light tokens' value codes average out: each token weighs less than a threshold.
 SampleRead GroupDraw::read() const {
   return {.runs = call_.runs,
           .num_tokens = call_.num_tokens,
@@ -197,15 +197,15 @@ void GroupDraw::FindErrors(const StateRows& states) {
       head.mass_left = found.mass_left;
       continue;
     }
-    // As if one were left out that is as far off as the output is long.
+    // As if a token as far off as the output is long were left out.
     const double mass =
         double{states.sum[i]} * std::exp(double{states.max[i]} - double{scratch_.thresholds[i]});
     head.error = mass > 0 ? 1.0 / mass : 0.0;
   }
 }
 
-// Which of the open heads are to draw again, with more rows, and which are to read all instead.
-// Returns whether there are any of the former. Whoever is good enough stays so.
+// Decides for the open heads: draw again, with more rows, or read all tokens instead. Returns
+// whether any head draws again. A head that is good enough stays so.
 bool GroupDraw::WantsMore() {
   const auto num_middle = static_cast<double>(call_.middle.end - call_.middle.begin);
   bool wants_more = false;

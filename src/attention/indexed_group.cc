@@ -62,7 +62,7 @@ IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_places, size_t 
   return scratch;
 }
 
-// As if all tokens were in the middle.
+// Assumes that all tokens are in the middle.
 size_t IndexedGroup::SearchBytes(std::span<const HeadRun> runs, const index::SearchSpec& search,
                                  uint64_t num_tokens, uint32_t group,
                                  std::vector<index::IndexRun>* list) {
@@ -86,7 +86,7 @@ IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratc
   std::fill_n(scratch_.count, group_, size_t{0});
 }
 
-// Scores tokens of one run: those of q head g are at scores + g * stride.
+// Scores tokens of one run: the scores of q head g are at scores + g * stride.
 Status IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
   cost_->bytes_touched += (tokens.end - tokens.begin) * run.k_bytes();
   return attention::ScoreRange(run, tokens, call_.q, {scores, scratch_.stride}, call_.rows);
@@ -128,7 +128,7 @@ Status IndexedGroup::ScoreStatic() {
   return Status::Ok();
 }
 
-// Takes them out of what is listed.
+// Removes static tokens from the list.
 void IndexedGroup::DropStaticOf(uint32_t head) {
   if (num_static_ == 0) return;
   const std::span<const uint32_t> all = statics();
@@ -165,7 +165,7 @@ Status IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
   return Status::Ok();
 }
 
-// Lists what is found behind what is listed.
+// Appends found tokens to the list.
 Status IndexedGroup::SearchIndexes() {
   for (uint32_t head = 0; head < group_; ++head) {
     const size_t listed = scratch_.count[head];
@@ -215,8 +215,8 @@ Status IndexedGroup::AddOthers() {
   return Status::Ok();
 }
 
-// A search that knows the best score of all other tokens: those are scored before it, and then
-// stand behind what it found, as they do elsewhere.
+// A search that knows the best score of all other tokens. They are scored before it, and then moved
+// behind the found tokens, as in other searches.
 Status IndexedGroup::SearchSeeded() {
   ATTNDB_RETURN_IF_ERROR(AddOthers());
   const size_t num_others = scratch_.count[0];  // Tokens of each head.
@@ -233,8 +233,8 @@ double IndexedGroup::LogMass(const float* scores, size_t count) const {
   return index::LogMassOf(scores, count, call_.search.logit, scratch_.weights);
 }
 
-// What sinks, window and denominators hold: static tokens are among those whose mass the search
-// estimates.
+// The mass of sinks, window and denominators. The search's estimate of the mass includes static
+// tokens.
 void IndexedGroup::FindFixedMass() {
   const size_t num_sinks = call_.middle.begin;
   for (uint32_t head = 0; head < group_; ++head) {
@@ -252,15 +252,15 @@ void IndexedGroup::FindFixedMass() {
   }
 }
 
-// What is attended to in any case.
+// The mass of the tokens that are always attended to.
 double IndexedGroup::LogAttended(uint32_t head) const {
   if (num_static_ == 0) return scratch_.log_fixed[head];
   const float* const scores = fixed_scores(head) + call_.middle.begin;
   return AddLogs(scratch_.log_fixed[head], LogMass(scores, num_static_));
 }
 
-// Tokens of the indexes that were not found weigh what the search estimated; static ones, which may
-// be listed, are attended to already.
+// Tokens of the indexes that were not found have the weight that the search estimated. Static
+// tokens, which may be listed, are attended to already.
 size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t listed) {
   const auto select_all = [&] {
     std::iota(scratch_.selected, scratch_.selected + listed, 0u);
@@ -292,7 +292,7 @@ size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t liste
   return count;
 }
 
-// Keeps what is critical by the scores of all runs.
+// Keeps the tokens that are critical by the scores of all runs.
 void IndexedGroup::Filter(uint32_t head) {
   const bool by_mass = call_.search.kind == index::SearchKind::kMass;
   if (!by_mass) DropStaticOf(head);
@@ -342,7 +342,7 @@ Status IndexedGroup::Select() {
   return Status::Ok();
 }
 
-// What an index estimates of the keys that it did not select.
+// Adds an index's own estimate of the unselected keys.
 void IndexedGroup::AddRest(uint32_t head, const StateRows& state) const {
   index::FoundKeys& found = scratch_.found[head];
   if (found.rest == nullptr) return;
@@ -374,7 +374,7 @@ Status IndexedGroup::Attend(const StateRows& states) {
   return Status::Ok();
 }
 
-// Folds what the heads did not attend to into their states.
+// Folds estimates of the unattended tokens into the heads' states.
 void IndexedGroup::EstimateRest(const StateRows& states) {
   const ClusterRemainderCall rest = {.runs = call_.runs,
                                      .q = call_.q,

@@ -9,8 +9,8 @@
 namespace attndb::attention {
 namespace {
 
-// Calls f(run, first, count) for the tokens of each run that has some, until one fails: those from
-// place `first` of the list on, meanwhile relative to the run.
+// Calls f(run, first, count) for the listed tokens of each run, from place `first` of the list on,
+// until a call fails. During a call the tokens are relative to the run.
 template <typename F>
 Status ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, const F& f) {
   size_t first = 0;

@@ -16,11 +16,11 @@ using kernels::kWeightBlock;
 
 constexpr uint64_t kLiftBlocks = 64;
 
-// At 4 bits a code may be off by 7.5 steps, which is what the bound adds up, and any of 16 values
-// is as likely: a standard deviation of 4.6 steps.
+// At 4 bits a code may be off by 7.5 steps, which the bound sums up. Any of 16 values is equally
+// likely: a standard deviation of 4.6 steps.
 constexpr float kDeviationPart4 = 4.6f / 7.5f;
 
-// Not below exp(x), nor far above it; most blocks are lifted by little.
+// At least exp(x), and not much more; most blocks are lifted by little.
 double ExpAbove(double x) {
   constexpr double kSmall = 1.0;
   return x <= kSmall ? 1 + x + x * x : std::exp(std::min(x, kernels::kMostExponent));
@@ -75,8 +75,8 @@ class MassAudit {
     }
   }
 
-  // lifts[b]: by how many nats the mass of a block is raised. Blocks of runs may begin within those
-  // of the view.
+  // lifts[b]: the number of nats by which the mass of a block is raised. Blocks of runs may begin
+  // inside blocks of the view.
   void FindLifts() const {
     std::fill_n(scratch_.lifts, num_blocks_, 0.0f);
     for (const HeadRun& run : call_.runs) {
@@ -96,7 +96,7 @@ class MassAudit {
     }
   }
 
-  // rows: those of the run's tokens of the middle.
+  // rows: those of the run's middle tokens.
   void LiftTile(const HeadRun& run, TokenRange rows, const index::EstimateQuery& query,
                 float lowered, uint64_t first, uint64_t count) const {
     float bounds[kLiftBlocks];

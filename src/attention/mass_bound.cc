@@ -18,7 +18,8 @@ using kernels::kWeightBlock;
 // Blocks whose weights are summed at a time.
 constexpr size_t kTileBlocks = 64;
 
-// What tokens left out weigh at most, and what their values come to, each of the norm's bound.
+// The largest possible weight of the tokens left out, and of their values, within the norms'
+// bounds.
 struct Left {
   double mass = 0;
   double reach = 0;    // Sum of weights times norms.
@@ -31,10 +32,10 @@ struct Left {
   }
 };
 
-// Sums over blocks of 64 tokens, those of planes where a run has some: counted from its begin.
+// Sums over blocks of 64 tokens. A run with planes has their blocks, counted from its begin.
 class MassSum {
  public:
-  // Weights are over exp(max).
+  // Weights are relative to exp(max).
   MassSum(const MassBoundCall& call, float max, CallCost* cost)
       : call_(call), max_(max), cost_(cost) {}
 
@@ -60,7 +61,7 @@ class MassSum {
     if (IsEstimated(run)) {
       query = run.estimates->Prepare(call_.q, call_.spare, call_.codes);
       const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k_elements);
-      // The margin is that of a score's five roundings, each of which the shift takes part in.
+      // The margin covers the five roundings of a score, in each of which the shift takes part.
       shift = double{ScoreShift(error, call_.logit.scale)} * (1 + 0x1p-20);
     }
     for (uint64_t begin = tokens.begin; begin < tokens.end;) {
@@ -77,7 +78,7 @@ class MassSum {
   }
 
  private:
-  // Whether scores of the run's middle tokens are estimates, but for its outlier blocks.
+  // Whether scores of the run's middle tokens are estimates, except in its outlier blocks.
   bool IsEstimated(const HeadRun& run) const { return call_.bits != 0 && run.estimates != nullptr; }
 
   // For NormOf.
@@ -109,7 +110,7 @@ class MassSum {
     }
   }
 
-  // Writes the factors by which the weights of blocks may exceed those of their scores: 1 for
+  // Writes the factors by which the weights of blocks may exceed the weights of their scores: 1 for
   // blocks with exact scores.
   void FindLifts(const HeadRun& run, const index::EstimateQuery& query, double shift,
                  size_t first_block, std::span<double> lifts) const {
@@ -156,7 +157,7 @@ double Rounding(const kernels::LogitSpec& logit, float max) {
   return 0x1p-16 + 0x1p-22 * (largest + 104);
 }
 
-// The next float up, of what may be NaN: Inf then.
+// The next larger float of a number; Inf for NaN.
 float Upwards(double x) {
   return x < double{std::numeric_limits<float>::max()}
              ? std::nextafter(static_cast<float>(x), kInfinity)

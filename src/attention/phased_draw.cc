@@ -141,7 +141,7 @@ Status PhasedDraw::ScoreFixed(TokenRange tokens) {
   return Status::Ok();
 }
 
-// The log of what a head's sinks, window and denominator weigh.
+// The log of the weight of a head's sinks, window and denominator.
 double PhasedDraw::FixedMass(uint32_t g) const {
   const DrawnTokens& fixed = scratch_.fixed;
   const double log = LogSum(fixed.logits + g * fixed.stride, fixed.count, scratch_.weights);
@@ -230,8 +230,8 @@ void PhasedDraw::DrawKeys() {
   }
 }
 
-// The logits of what the drawn tokens stand for: their weights over their probabilities; and the
-// noise of the second phase.
+// Computes the logits of the drawn tokens, their weights over their probabilities, and the noise of
+// the second phase.
 Status PhasedDraw::ScoreKeys() {
   const kernels::KeptTokens& drawn = scratch_.drawn;
   ATTNDB_RETURN_IF_ERROR(ReadScores(call_.runs, {drawn.tokens, drawn.count}, call_.q,
@@ -339,8 +339,8 @@ void PhasedDraw::FindErrors(const StateRows& states) {
   }
 }
 
-// Which of the open heads are to draw again, with less variance, and which are to read all instead.
-// Returns whether there are any of the former. Whoever is good enough stays so.
+// Decides for the open heads: draw again, with less variance, or read all tokens instead. Returns
+// whether any head draws again. A head that is good enough stays so.
 bool PhasedDraw::WantsMore() {
   const bool draws_most = static_cast<double>(scratch_.drawn.count) >=
                           kMostShareOfRows * static_cast<double>(num_middle());

@@ -95,7 +95,7 @@ void SetWalk(const LayerPlan& plan, SearchSpec* spec) {
   if (plan.Word("expand") == "all") spec->expand = index::Expand::kAll;
 }
 
-// What an index of the caller's own is told of the plan.
+// Gives a caller's own index the arguments of the plan.
 void SetArguments(const LayerPlan& plan, const LayerSpec& layer, SearchSpec* spec) {
   static_assert(std::tuple_size_v<decltype(SearchSpec::arguments)> == planner::kMaxArguments);
   spec->logit = Logit(layer);
@@ -115,7 +115,7 @@ std::unique_ptr<Operator> Make() {
   return std::make_unique<T>();
 }
 
-// What runs a call, and a head of it, is the first that says so; the last one runs what is left.
+// The first operator that accepts a call, or a head of it, runs it; the last one accepts all.
 constexpr OperatorType kOperators[] = {
     {[](const LayerCall& call) {
        return call.plan.kind == planner::QueryKind::kFull || !ReasonForFull(call).empty();

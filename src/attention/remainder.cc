@@ -56,7 +56,7 @@ void DrawFromBlock(const float* weights, size_t count, double begin, uint32_t fi
         *last = first_token + static_cast<uint32_t>(i);
         draw->Give(token_end, *last);
       }
-      draw->Give(end, *last);  // What rounding leaves over.
+      draw->Give(end, *last);  // The rest by rounding.
     }
     begin = end;
   }

@@ -63,7 +63,7 @@ Status Scanning::RunItem(const WorkItem& item, Part* part) {
   GroupScorer& scorer = parts_[part->number].scorer;
   scorer.Begin(unit, part);
   float* const scores = ScoresOf(item.unit, 0, part).scores;
-  uint64_t summarized = range.begin;  // Whole blocks, and at the end what is left.
+  uint64_t summarized = range.begin;  // Whole blocks; at the end also the rest.
   const auto score = [&](const HeadRun& run, TokenRange tile) -> Status {
     ATTNDB_RETURN_IF_ERROR(
         scorer.Score(run, tile, {scores + tile.begin, call_->call().num_tokens}));

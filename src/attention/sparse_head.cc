@@ -18,12 +18,12 @@ namespace {
 
 using kernels::StateRows;
 
-// Whether what a search over estimates holds has to be audited.
+// Whether the result of a search over estimates must be audited.
 bool IsAudited(const planner::LayerPlan& plan, const index::CriticalSearch& search) {
   return plan.bits != 0 && search.share() > 0;
 }
 
-// What the searched scores are: exact, or off by the largest error of any run.
+// Describes the scores: exact, or with the largest error of any run.
 index::SearchCall DescribeSearch(const HeadCall& call) {
   index::SearchCall search = {call.view, call.middle};
   search.score_error = LargestScoreError(call.runs, call.plan->bits, call.q);
@@ -136,8 +136,7 @@ Result<size_t> SparseHead::FindCritical() {
   return num_critical;
 }
 
-// Chooses what is attended to, and marks what of it the middle holds in the view, for the
-// remainder.
+// Chooses the attended tokens, and marks those of the middle in the view, for the remainder.
 Result<size_t> SparseHead::Choose() {
   uint32_t* const critical = scratch_.indices + call_.middle.begin;
   ATTNDB_ASSIGN_OR_RETURN(const size_t num_critical, FindCritical());

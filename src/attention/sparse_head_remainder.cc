@@ -1,4 +1,4 @@
-// What a q head's search left out, estimated from a sample or from means of values.
+// Estimates the tokens that a q head's search left out, from a sample or from means of values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,10 +30,10 @@ Status SparseHead::AttendWholeRemainder(const StateRows& state) {
 // Whether errors of the scores are so small that they even out over many tokens.
 bool SparseHead::EvensOut() const { return ErrorsEvenOut(search_.score_error, call_.spec->scale); }
 
-// Fills the scratch's scores with logits of the drawn tokens: of what each stands for where all
-// stand for an equal share of the mass, as the scores by which they were drawn are exact, or their
-// errors so small that they even out over the tokens left. Else times what makes a token's weight
-// the exact one, so that errors cost precision but no bias (importance sampling), and a row of K.
+// Fills the scratch's scores with logits of the drawn tokens. If the scores of the draw are exact,
+// or their errors average out, every token represents an equal share of the mass. Else the exact
+// score, which costs a row of K, corrects a token's weight: errors then cost precision but add no
+// bias (importance sampling).
 Status SparseHead::WeighSample(size_t num_drawn, float log_share) {
   float* const logits = scratch_.chosen_scores;
   if (EvensOut()) {

@@ -19,7 +19,7 @@ using kernels::StatesFrom;
 // From this many q rows on, packing a tile of K for the blocked kernel pays.
 constexpr size_t kBlockMinRows = 12;
 
-// Copies a piece of rows to `to`, close together. Returns the end of what it wrote.
+// Copies a piece of rows to `to`, close together. Returns the end of the written bytes.
 std::byte* CopyRows(const RowsView& rows, uint64_t num_rows, std::byte* to) {
   const size_t row_bytes = rows.num_elements * DTypeBytes(rows.dtype);
   for (uint64_t i = 0; i < num_rows; ++i, to += row_bytes) {

@@ -60,7 +60,7 @@ float FindThreshold(const float* weights, size_t num_weights, double share, doub
   double x = 0;  // No weight is larger.
   double found = excess(x);
   if (found >= 0) return static_cast<float>(found);  // All weigh less.
-  // Secants, in some five steps; halves of what is left where one leads out of it.
+  // Secants, about five steps; bisection if a secant leaves the interval.
   double low = kLeastLogit;
   double high = x;
   double next = x + found;

@@ -20,7 +20,7 @@ constexpr uint64_t kMinRangeTokens = 256;
 constexpr uint64_t kMinDenseRangeTokens = kMinBlockTokens;
 // Contexts of more tokens have so many blocks that memory counts for more than even shares.
 constexpr uint64_t kLongContext = 32768;
-// Items per part: more even out what one thread has left at the end.
+// Items per part: with more items, threads end at more equal times.
 constexpr uint64_t kItemsPerPart = 4;
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -87,7 +87,7 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
       items.push_back({first_unit + head, 0});
       units.push_back({head, first_row, end_row - first_row, tokens, num_ranges_max});
     }
-    // Where the last unit is read alone, all parts but one wait while that one finishes it.
+    // If the last unit is read alone, all parts but one wait while one part finishes it.
     const uint32_t num_last = std::min(sizes.num_kv_heads, sizes.num_parts);
     const uint32_t first_last = first_unit + sizes.num_kv_heads - num_last;
     for (uint32_t unit = first_unit; unit < first_last; ++unit) {
