@@ -11,7 +11,8 @@
 
 namespace attndb::kernels {
 
-// What the *_target.cc define for a target, and the table of it. Here, in code that every CPU runs.
+// Declares the kernels that *_target.cc define for a target, and their table. In code that every
+// CPU runs.
 #define ATTNDB_KERNEL_TARGET_(target)                                                            \
   namespace target {                                                                             \
   extern const AttendKernels kAttendRows, kAttendListed;                                         \
@@ -39,7 +40,7 @@ ATTNDB_KERNEL_TARGET_(avx512)
 #endif
 #if defined(ATTNDB_HAS_AVX512VNNI)
 
-// The scans of quantized keys are its own, the rest that of AVX-512.
+// Has its own scans of quantized keys, and all other kernels from AVX-512.
 namespace avx512vnni {
 extern const PlaneKernels kPlanes;
 extern const ProductCodeKernels kProductCodes;
@@ -76,7 +77,7 @@ const KernelTable* TableOf(Isa isa) {
 }
 
 #if defined(__x86_64__) || defined(__i386__)
-// clang 14 has no builtin for it. The operating system's part is that of AVX2.
+// clang 14 has no builtin for F16C. Its support by the operating system is the same as for AVX2.
 bool HasF16c() {
   unsigned eax = 0;
   unsigned ebx = 0;

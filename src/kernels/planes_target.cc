@@ -1,5 +1,5 @@
-// Quantized keys: planes.h. This family is compiled for every target, so it tells
-// what for.
+// Quantized keys: planes.h. Every target compiles this family, so it also names the target's
+// instruction sets.
 #include "kernels/kernel_table.h"
 #include "kernels/planes-inl.h"
 

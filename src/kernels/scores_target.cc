@@ -1,4 +1,4 @@
-// What is done with scores: select.h, score_blocks.h, weights.h, draw.h.
+// Kernels that read scores: select.h, score_blocks.h, weights.h, draw.h.
 #include "kernels/draw-inl.h"
 #include "kernels/draw_words-inl.h"
 #include "kernels/kernel_table.h"
