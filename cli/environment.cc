@@ -159,7 +159,7 @@ Result<DB> Environment::OpenWaiting(bool create, DBOptions options, double secon
   constexpr double kNoteSeconds = 2;
   const double start = MonotonicSeconds();
   const double deadline = start + seconds;
-  bool is_told = std::isfinite(seconds);  // Who gave --wait knows.
+  bool is_told = std::isfinite(seconds);  // A user who gave --wait knows.
   Waiter waiter;
   while (true) {
     Result<DB> db = Open(options);

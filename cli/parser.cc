@@ -218,7 +218,7 @@ void Flags::Add(const FlagText& text, DType* dtype) {
   const auto to_number = [dtypes](std::string& value) {
     for (const auto& [name, type] : dtypes) {
       if (name != value) continue;
-      value = std::to_string(static_cast<int>(type));  // As the parser reads it.
+      value = std::to_string(static_cast<int>(type));  // In the parser's own form.
       return std::string();
     }
     return Expected("f16, bf16 or f32", value);

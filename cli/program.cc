@@ -160,12 +160,12 @@ ExitCode ParseAndRun(const Program& program, const std::vector<std::string>& arg
 void HoldStandardFiles() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(file, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest that is free: those below are open. Children are to have it, too.
+    // The lowest free one, because lower ones are open. Child processes inherit it.
     (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
-// Whether stdout is a pipe that nobody reads any more, as behind `| head`.
+// Whether stdout is a pipe that has lost its reader, as behind `| head`.
 bool IsReaderGone() {
   pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kDroppedHeader = "x-attndb-dropped";
 constexpr const char* kFoundHeader = "x-attndb-found";
 
-// What the events of one answer say.
+// Collects the events of one answer.
 class Listening {
  public:
   explicit Listening(Environment* env) : env_(env), start_seconds_(MonotonicSeconds()) {}
@@ -52,7 +52,7 @@ class Listening {
     answer_.interrupted = interrupted;
     if (interrupted) answer_.finish = FinishReasonName(llama::FinishReason::kCancelled);
     if (!answer_.text.ends_with('\n')) env_->Print("\n");
-    std::fflush(stdout);  // What is noted next goes to stderr, which may be the same file.
+    std::fflush(stdout);  // Later notes go to stderr, which may be the same file.
     return std::move(answer_);
   }
 
@@ -135,7 +135,7 @@ Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, 
   if (interrupted && listening.has_text()) return listening.End(true);
   ATTNDB_RETURN_IF_ERROR(headers.status());
   ServerAnswer answer = listening.End(false);
-  // What the usage counts has these among it; a server that tells them nowhere else may be older.
+  // The usage counts dropped tokens, too. An older server reports them nowhere else.
   answer.num_dropped = std::max(answer.num_dropped, DroppedIn(*headers));
   answer.found = FoundIn(*headers);
   return answer;

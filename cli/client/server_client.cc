@@ -18,7 +18,7 @@ constexpr size_t kMaxShownBytes = 1000;  // An error's text has at most so many.
 constexpr int kHttpOk = 200;
 constexpr int kUnauthorized = 401;
 
-// What a status of HTTP means where the server names no code: a proxy's, say.
+// The meaning of an HTTP status without a code of the server, for example from a proxy.
 StatusCode CodeOfHttp(int http_status) {
   constexpr int kNotFound = 404;
   constexpr int kConflict = 409;

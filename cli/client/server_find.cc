@@ -39,7 +39,7 @@ Status NotFoundByAttndb() {
   return Status::IoError("the server's answer tells no passages: is it attndb's?");
 }
 
-// An answer whose members are there, and are what they should be.
+// Reads an answer. Returns false if a member is missing or has a wrong type.
 bool ReadPassage(const Json& json, ServerFound* found) {
   std::string context;
   std::string text;

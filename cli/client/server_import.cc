@@ -16,7 +16,7 @@
 namespace attndb::cli {
 namespace {
 
-// What the server said of an import, checked.
+// The server's report of an import, checked.
 struct Imported {
   ContextInfo info;
   bool was_there = false;

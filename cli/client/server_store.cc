@@ -44,7 +44,7 @@ Result<VerifyReport> ReportFromJson(const Json& json) {
   return report;
 }
 
-// An answer of a server to what runs for a while, shown as `label`.
+// A server's answer to a long operation, with progress shown as `label`.
 Result<Json> AnswerOf(Environment* env, std::string_view path, const std::string& label,
                       const Json& body, double* seconds) {
   ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));

@@ -92,7 +92,7 @@ class ServerTalker final : public Talker {
   }
 
   Status SetPlan(const std::string& plan) override {
-    // Explaining it is what finds that it is none.
+    // Explaining the plan finds out whether it is one.
     const Json body = {{"context", base_}, {"plan", plan}};
     ATTNDB_RETURN_IF_ERROR(client_->Ask("POST", std::string(kExplainPath), body).status());
     chat_.plan = plan;
@@ -100,7 +100,7 @@ class ServerTalker final : public Talker {
   }
 
  private:
-  // Durable when it returns, but for one that was interrupted.
+  // The turn is durable when it returns, unless it was interrupted.
   Result<ServerAnswer> Turn(const std::string& question) {
     Json body = RequestFor(chat_.fields, chat_.plan, {base_}, question);
     body["store_as"] = chat_.name;
@@ -148,7 +148,7 @@ class ServerTalker final : public Talker {
   const ServerClient* const client_;
   Contexts* const contexts_;
   ServerChat chat_;
-  std::string base_;  // The context that the next turn goes on from.
+  std::string base_;  // The context that the next turn continues.
 };
 
 // Says which contexts were found, and returns their names. A context that has gone meanwhile has

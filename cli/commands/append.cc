@@ -82,7 +82,7 @@ class AppendCommand : public Command {
     if (context.ttl_seconds) options->ttl = std::chrono::seconds(*context.ttl_seconds);
   }
 
-  // Another process had the store meanwhile: the context must be what it was.
+  // Another process had the store meanwhile: the context must be unchanged.
   static Status Renew(const DB& db, const ContextInfo& before, StoreOptions* options) {
     const Result<ContextInfo> now = db.Describe(IdName(before.id));
     const bool is_gone = now.status().code() == StatusCode::kNotFound;

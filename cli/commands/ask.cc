@@ -144,7 +144,7 @@ class AskCommand : public Command {
     return Status::Ok();
   }
 
-  // Says what the check will take, before anybody waits for it.
+  // Announces the duration of the check before the user waits for it.
   static Status AnnounceCheck(Environment* env, LlamaEngine* engine,
                               const std::vector<TokenId>& prompt) {
     ATTNDB_ASSIGN_OR_RETURN(const PrefillCost cost, MeasurePrefill(engine, prompt));

@@ -59,7 +59,7 @@ class Dialogue {
   const std::string& name() const { return options_.name; }
   const std::string& plan() const { return options_.plan; }
 
-  // What is talked about, in one line.
+  // The subject of the dialogue, in one line.
   std::string About() const {
     return "'" + base_ + "', " + Counted(said_.tokens.size(), "token") +
            " with what was said; turns are "
@@ -152,7 +152,7 @@ class Dialogue {
 // A model of this process answers.
 class LocalTalker final : public Talker {
  public:
-  // What is told once for all contexts that are talked about.
+  // Settings for all contexts of the dialogue.
   struct Settings {
     ModelFlags model;
     SamplerFlags sampler;
@@ -234,8 +234,8 @@ class LocalTalker final : public Talker {
     return std::make_unique<LlamaEngine>(std::move(engine));
   }
 
-  // A turn replaces what the name stands for: never a document. Raw text can be either; then the
-  // names decide.
+  // A turn replaces the context with the name, which must never be a document. Raw text can be
+  // either; then the names decide.
   Status CheckIsChat(const std::string& context, const std::string& name,
                      PromptLayout layout) const {
     const bool raw_chat = layout == PromptLayout::kRaw && name != context;
@@ -251,7 +251,7 @@ class LocalTalker final : public Talker {
   const DB* const db_;
   const Settings settings_;
   std::string plan_;
-  ContextInfo base_;                     // What the engine was loaded for.
+  ContextInfo base_;                     // The context that the engine was loaded for.
   std::unique_ptr<LlamaEngine> engine_;  // Outlives the dialogue.
   std::unique_ptr<Dialogue> dialogue_;
 };

@@ -4,7 +4,7 @@
 namespace attndb::cli {
 namespace {
 
-// What makes contexts, uses them and moves them.
+// Commands that make contexts, use them and move them.
 std::vector<CommandEntry> ContextCommands() {
   return {
       {"import", "Run a document through the model once and keep its context",
@@ -72,7 +72,7 @@ std::vector<CommandEntry> ContextCommands() {
   };
 }
 
-// What looks after a store, and what it runs on.
+// Commands that look after a store and its machine.
 std::vector<CommandEntry> StoreCommands() {
   return {
       {"pin", "Keep a context from eviction and expiry, or release it",

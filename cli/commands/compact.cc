@@ -28,7 +28,7 @@ class CompactCommand : public Command {
   Result<ExitCode> Run(Environment* env) override {
     const InterruptScope interrupt;
     if (!env->server().empty()) return CompactThroughServer(env, context_, segment_tokens_);
-    // Who compacts waits for what is built then.
+    // A user who compacts waits for the builds.
     DBOptions options = {.background_threads = 0, .grow_graphs = grow_graphs_};
     graphs_.Apply(&options);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, options));

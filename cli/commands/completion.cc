@@ -15,7 +15,7 @@
 namespace attndb::cli {
 namespace {
 
-// What a command that writes a text made of all commands prints: the text itself, or JSON.
+// Prints a text that is made from all commands: the text itself, or JSON.
 void PrintText(Environment* env, const std::string& text) {
   env->Print(text);
   env->PrintJson({{"text", text}});

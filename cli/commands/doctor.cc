@@ -24,7 +24,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kDiskTestBytes = 256ULL << 20;
 
-// What doctor finds, as JSON and as text at the same time.
+// The findings of doctor, as JSON and as text at the same time.
 class Report {
  public:
   void Section(const std::string& title) {
@@ -133,7 +133,7 @@ void ReportDisk(const std::string& folder, bool fast, Report* report) {
   if (speed->fsync_seconds > 0.1) report->Warn("fsync takes long: imports will feel it");
 }
 
-// What plans are priced by, measured unless `fast`.
+// The prices of plans, measured unless `fast`.
 void ReportPrices(const DB& db, bool fast, Report* report) {
   const Result<MachineProfile> machine = db.Machine(/*measure=*/!fast);
   if (!machine.ok()) return report->Warn(machine.status().message());

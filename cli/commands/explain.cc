@@ -64,7 +64,7 @@ class ExplainCommand : public Command {
     return file_.empty() ? prompt_ : ReadText(file_);
   }
 
-  // A signal ends it; what comes behind it takes no time.
+  // A signal ends the tokenization; all later work is fast.
   Result<std::vector<TokenId>> TokensOf(Environment* env, const LlamaEngine& engine,
                                         const std::string& text) const {
     const InterruptScope interrupt;

@@ -48,7 +48,7 @@ class ImportCommand : public Command {
   Result<ExitCode> ImportKv(Environment* env) {
     ATTNDB_RETURN_IF_ERROR(target_.Resolve(NameFromPath(kv_file_)));
     const double start_seconds = MonotonicSeconds();
-    // The file first: what is none must not leave a store behind.
+    // The file comes first: a bad file must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(const KvFileReader file, KvFileReader::Open(kv_file_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target_.db_options()));

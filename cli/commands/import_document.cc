@@ -98,11 +98,11 @@ class ModelDocumentImport : public DocumentImport {
   }
 
  private:
-  // Counts the files of a list by what has become of them.
+  // Counts the files of a list by their result.
   struct Tally {
     size_t num_done = 0;
     size_t num_failed = 0;
-    bool is_interrupted = false;  // The file that was under way counts as one that is left.
+    bool is_interrupted = false;  // The current file counts as one that is left.
     ExitCode code = ExitCode::kOk;
   };
 
@@ -178,7 +178,7 @@ class ModelDocumentImport : public DocumentImport {
                                        .ttl = options.ttl,
                                        .dry_run = dry_run_});
     }
-    // The model and the text first: what is refused must not leave a store behind.
+    // The model and the text come first: a refused import must not leave a store behind.
     ATTNDB_RETURN_IF_ERROR(OpenModel(env));
     const std::string what = file.path == "-" ? "the text" : "'" + file.path + "'";
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptText document, DocumentOf(env, target, text));
@@ -270,7 +270,7 @@ class ModelDocumentImport : public DocumentImport {
       return target.ReportNothingToDo(env, *db_, *imported);
     }
     ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db_, tokens));
-    // What will not fit is not run: that may take hours.
+    // A text that will not fit is not run: that may take hours.
     ATTNDB_RETURN_IF_ERROR(db_->CheckRoom(engine_->spec(), tokens, Room()).status());
     ImportRun run(env,
                   {.db = &db_,
@@ -288,7 +288,7 @@ class ModelDocumentImport : public DocumentImport {
       return Report(env, target.name(), run);
     }
     if (id.status().code() == StatusCode::kAlreadyExists) {
-      // Where others went first, it may have been with the same text.
+      // If another import came first, it may have had the same text.
       ATTNDB_ASSIGN_OR_RETURN(
           const std::optional<ContextInfo> theirs,
           ImportTarget::FindImported(*db_, engine_->spec(), tokens, /*first_position=*/0));
@@ -325,7 +325,7 @@ class ModelDocumentImport : public DocumentImport {
                            "nothing is stored");
   }
 
-  // A template that shows a date shows that of an earlier import which goes on.
+  // A template that shows a date shows the date of the earlier import that it continues.
   Result<llama::PromptText> TextFor(Environment* env, const ImportTarget& target,
                                     std::string_view text) const {
     const llama::TokenizeLimits limits = TextLimits(env, engine_->info());
@@ -355,7 +355,7 @@ class ModelDocumentImport : public DocumentImport {
   bool raw_ = false;
   bool dry_run_ = false;
   bool split_ = false;
-  uint64_t part_tokens_ = 0;  // 0: what the model's length gives.
+  uint64_t part_tokens_ = 0;  // 0: determined by the model's length.
   DType kv_dtype_ = DType::kFloat16;
   bool unrotated_keys_ = false;
   uint64_t checkpoint_tokens_ = 4096;

@@ -39,7 +39,7 @@ Order LargestFirst(uint64_t ContextInfo::*key) {
   };
 }
 
-// What `--sort BY` asks for.
+// The order of `--sort BY`.
 Result<Order> OrderOf(const std::string& by) {
   if (by == "created") return Rising(&ContextInfo::created_us);
   if (by == "used") return Rising(&ContextInfo::last_access_us);

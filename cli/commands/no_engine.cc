@@ -11,7 +11,7 @@
 namespace attndb::cli {
 namespace {
 
-// As this program is installed: in sources, or without any.
+// By this program's installation: with sources, or without.
 std::string HowToGetOne() {
   return llama::HowToBuildLlama(llama::HasSources(llama::ProjectFolders()));
 }

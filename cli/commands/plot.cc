@@ -20,8 +20,8 @@
 namespace attndb::cli {
 namespace {
 
-// What attndb.plot prints at its end, as a table. Fields that are missing or of another type: it is
-// of another version.
+// The final output of attndb.plot, as a table. Returns nothing if a field is missing or has another
+// type: the package has another version.
 std::optional<std::string> PlansTable(const Json& told) {
   const auto plans = told.find("plans");
   if (plans == told.end() || !plans->is_array()) return std::nullopt;

@@ -11,7 +11,7 @@
 namespace attndb::cli {
 namespace {
 
-// What segments hold that others use in part.
+// The bytes of segments that other contexts use in part.
 std::string RestText(const ContextList& list) {
   uint64_t num_retained = 0;
   for (const ContextInfo& context : list.contexts) num_retained += context.retained_bytes;
@@ -47,7 +47,7 @@ class RmCommand : public Command {
   }
 
  private:
-  // What was named, and what fits what was a pattern, each once.
+  // The given names, and the names that match given patterns, each once.
   Result<std::vector<std::string>> Resolve(const ContextList& list) const {
     std::vector<std::string> names;
     const auto add = [&names](const std::string& name) {

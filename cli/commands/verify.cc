@@ -18,7 +18,7 @@ class VerifyCommand : public Command {
   Result<ExitCode> Run(Environment* env) override {
     const InterruptScope interrupt;
     if (!env->server().empty()) return VerifyThroughServer(env, context_);
-    // Damage is written down if we may write; beside a writer it is only reported.
+    // Damage is recorded if we may write; beside a writer it is only reported.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse(Environment::Brief()));
     ProgressLine progress({.label = "verify", .unit = "bytes", .enabled = env->show_progress()});
     VerifyOptions options;

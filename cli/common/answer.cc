@@ -31,7 +31,7 @@ Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* s
   ATTNDB_ASSIGN_OR_RETURN(answer.generation, engine->Generate(*session, rest, options));
   progress.Clear();
   if (answer.generation.text.empty() || answer.generation.text.back() != '\n') env->Print("\n");
-  std::fflush(stdout);  // What is noted next goes to stderr, which may be the same file.
+  std::fflush(stdout);  // Later notes go to stderr, which may be the same file.
   const llama::Generation& generation = answer.generation;
   answer.stats.reused_tokens = num_before;
   answer.stats.new_tokens = rest.size();

@@ -31,7 +31,8 @@ Result<AskedSession> OverOne(Environment* env, const LlamaEngine& engine, const 
                       window};
 }
 
-// The last of them, whose layout all have: the question ends what each of them began.
+// The last of the contexts. All have its layout, because the question ends the text that each has
+// begun.
 Result<StoredContext> LastOfAlike(const LlamaEngine& engine, const DB& db,
                                   const std::vector<std::string>& contexts) {
   PromptLayout common = PromptLayout::kRaw;

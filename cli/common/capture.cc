@@ -72,7 +72,7 @@ class QueryKeeper {
   }
 
   const KvFileContents& contents_;
-  const uint64_t first_token_;  // That is kept.
+  const uint64_t first_token_;  // The first kept token.
   std::vector<std::vector<float>> rows_;
 };
 
@@ -123,7 +123,7 @@ std::string AsUtf8(const std::string& text) {
   return ReadOwnJson(Dump(Json(text))).get<std::string>();
 }
 
-// What the file will be. Errors: kInvalidArgument (no token); as CheckMemory.
+// The contents of the future file. Errors: kInvalidArgument (no token); as CheckMemory.
 Result<KvFileContents> Contents(const LlamaEngine& engine, std::span<const TokenId> tokens,
                                 const CaptureOptions& options) {
   if (tokens.empty()) return Status::InvalidArgument("no token to capture");
@@ -163,7 +163,7 @@ Status RunAndWrite(LlamaEngine* engine, Session* session, const KvFileContents& 
 Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const CaptureOptions& options,
                const std::string& path) {
   ATTNDB_ASSIGN_OR_RETURN(const KvFileContents contents, Contents(*engine, tokens, options));
-  // What can be refused is refused before the prefill.
+  // Everything that can be refused is refused before the prefill.
   ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
   ATTNDB_ASSIGN_OR_RETURN(const TempDir dir, TempDir::Create(""));
   DBOptions db_options;

@@ -17,7 +17,7 @@ std::string Quoted(const llama::LlamaEngine& engine, TokenId token) {
   return text.ok() ? Dump(*text) : "token " + std::to_string(token);
 }
 
-// What else than rounding makes a difference.
+// The cause of a difference that is larger than rounding.
 std::string CauseText(const std::string& plan) {
   if (plan == "full") return "more than rounding, although the plan is exact";
   return "more than rounding: the plan's approximation, which --plan full is without";

@@ -67,7 +67,7 @@ _PROGRAM() {
 complete -F _PROGRAM PROGRAM
 )";
 
-// What a value is called in the script; a choice is called by its words.
+// The name of a kind of value in the script; a choice is named by its words.
 std::string BashKind(const std::string& value) {
   switch (KindOf(value)) {
     case ValueKind::kNone:
@@ -91,7 +91,7 @@ std::string BashCase(const std::string& patterns, const std::string& variable,
   return "    " + patterns + ") " + variable + "='" + value + "' ;;\n";
 }
 
-// Sets `kind` to what a flag takes; empty: nothing.
+// Sets `kind` to the kind of a flag's value; empty: no value.
 std::string BashValues(const CommandTree& program) {
   std::string text = "_PROGRAM_value() {  # command, flag\n  kind=''\n  case \"$1 $2\" in\n";
   const auto add = [&text](const std::string& command, const OptionEntry& option) {
@@ -110,7 +110,7 @@ std::string BashValues(const CommandTree& program) {
   return text + "  esac\n}\n";
 }
 
-// Sets `kind` to what the command's next argument is.
+// Sets `kind` to the kind of the command's next argument.
 std::string BashArguments(const CommandTree& program) {
   std::string text = "_PROGRAM_argument() {  # command, how many it has\n  case \"$1 $2\" in\n";
   text += BashCase("'help 0'", "kind", "commands");

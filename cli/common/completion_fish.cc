@@ -32,7 +32,7 @@ std::string FishText(std::string_view text) {
   return quoted + "'";
 }
 
-// What a flag's value, or an argument, is completed with.
+// The completion of a flag's value, or of an argument.
 std::string FishValue(const std::string& value, bool is_flag) {
   const std::string exclusive = is_flag ? " -x" : "";
   switch (KindOf(value)) {

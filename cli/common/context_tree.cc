@@ -24,7 +24,8 @@ uint64_t TokensUpTo(const ContextInfo& context, size_t depth) {
   return count;
 }
 
-// Those that agree in the segment at `depth`, which all have, in the order of their first.
+// The groups that share the segment at `depth`, which all have, in the order of their first
+// contexts.
 std::vector<Group> Partition(const Group& group, size_t depth) {
   std::vector<Group> parts;
   for (const ContextInfo* context : group) {
@@ -72,8 +73,8 @@ ContextNode BeginningOf(const Group& group, size_t begin, size_t end, uint64_t n
   return node;
 }
 
-// Nodes of those that share `depth` segments, and have more. `num_parent`: tokens of what they
-// stand below. The depth of recursion is at most the number of contexts.
+// Nodes of the contexts that share `depth` segments, and have more. `num_parent`: tokens of their
+// parent. The depth of recursion is at most the number of contexts.
 std::vector<ContextNode> NodesOf(const Group& group, size_t depth, uint64_t num_parent) {
   std::vector<ContextNode> nodes;
   for (const Group& part : Partition(group, depth)) {

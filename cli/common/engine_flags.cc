@@ -26,7 +26,7 @@ uint32_t DefaultThreads() {
   return count;
 }
 
-// As ContextInfo::rope_scaling of a context of this model.
+// The ContextInfo::rope_scaling of this model's contexts.
 std::string ScalingOf(const ModelSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.rope.scaling.empty()) return layer.rope.scaling;
@@ -112,7 +112,7 @@ Result<llama::LlamaEngine> ModelFlags::OpenFor(Environment* env, const ContextIn
   ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, OpenLike(env, context));
   if (ScalingOf(engine.spec()) == context.rope_scaling) return engine;
   const std::optional<llama::RopeScaling> stored = RopeScalingOf(context.rope_scaling);
-  // Keys of another engine, as it seems: CreateSession says what differs.
+  // Keys of another engine, probably: CreateSession reports the difference.
   if (!stored && !context.rope_scaling.empty()) return engine;
   llama::EngineOptions options = engine.options();
   const std::string imported = "context '" + NameOf(context) + "' was imported " +

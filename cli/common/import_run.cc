@@ -20,7 +20,7 @@ namespace {
 
 // Two imports that let each other pass would do little else without.
 constexpr double kLeastSeconds = 2;
-// Who waits may be stopped; then the import goes on.
+// A waiting process may be stopped; the import then continues.
 constexpr double kMostPauseSeconds = 5;
 constexpr useconds_t kLookMicros = 50'000;
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLookBytes = 65536;  // That tell what a file is.
+constexpr size_t kLookBytes = 65536;  // Enough to tell the kind of a file.
 
 // A file, and its path from the folder that was named.
 struct FoundFile {

@@ -31,7 +31,7 @@ void MakeWaker() {
   g_wakes.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
 }
 
-// What ended no wait yet: WaitToRead looks at the flag behind it.
+// Reads wake-ups that ended no wait. WaitToRead then checks the flag.
 void Drain() {
   eventfd_t ignored = 0;
   eventfd_read(g_wakes.load(std::memory_order_relaxed), &ignored);
@@ -68,9 +68,9 @@ bool WaitToRead(int file) {
       pollfd{.fd = g_wakes.load(std::memory_order_relaxed), .events = POLLIN, .revents = 0}};
   while (!Interrupted()) {
     const int num_ready = poll(files.data(), files.size(), -1);
-    if (num_ready < 0 && errno != EINTR) return true;  // The read says what is wrong.
+    if (num_ready < 0 && errno != EINTR) return true;  // The read reports the error.
     if (num_ready > 0 && files[0].revents != 0) return !Interrupted();
-    if (num_ready > 0 && !Interrupted()) Drain();  // A signal's that was cleared.
+    if (num_ready > 0 && !Interrupted()) Drain();  // The wake-up of a signal that was cleared.
   }
   return false;
 }

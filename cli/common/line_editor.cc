@@ -73,8 +73,8 @@ int ReadCharacter(EditLine* /*editor*/, wchar_t* character) {
   }
 }
 
-// Makes an empty file that only this user may read, if there is none: libedit writes to what it
-// finds.
+// Creates an empty file that only this user may read, unless the file exists: libedit writes to
+// existing files.
 bool MakePrivateFile(const std::string& path) {
   const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
   return file >= 0 && close(file) == 0;
@@ -97,7 +97,8 @@ class LineEditor : public LineReader {
 
   Result<std::string> Next() override {
     const Utf8Scope utf8;
-    // Before the prompt: whoever sees it may type, and keys that come earlier are not edited.
+    // Comes before the prompt, because a user who sees the prompt may type, and earlier keys are
+    // not edited.
     el_set(editor_.get(), EL_PREP_TERM, 1);
     int num_bytes = 0;
     const char* const text = el_gets(editor_.get(), &num_bytes);

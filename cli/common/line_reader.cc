@@ -61,7 +61,7 @@ class PlainLines : public LineReader {
 
   const int file_;
   const bool has_prompt_;
-  std::string read_;  // What is behind the last line that was given.
+  std::string read_;  // The bytes behind the last returned line.
 };
 
 }  // namespace

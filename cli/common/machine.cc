@@ -49,7 +49,7 @@ std::string FirstWord(const std::string& path) {
   return word;
 }
 
-// What a cgroup leaves us; UINT64_MAX without a limit.
+// The memory that a cgroup leaves us; UINT64_MAX without a limit.
 uint64_t CgroupAvailable() {
   const std::string limit = FirstWord("/sys/fs/cgroup/memory.max");
   if (limit.empty() || limit == "max") return UINT64_MAX;
@@ -115,7 +115,8 @@ double MeasureReadBandwidth(uint32_t num_threads, uint64_t buffer_bytes) {
   const size_t num_blocks = buffer_bytes / sizeof(Words);
   std::vector<Words> buffer(num_blocks);
   std::memset(buffer.data(), 1, num_blocks * sizeof(Words));
-  std::atomic<uint64_t> sink{0};  // Keeps the loads from being dropped; relaxed, nobody reads it.
+  // Keeps the compiler from dropping the loads; relaxed, because no thread reads it.
+  std::atomic<uint64_t> sink{0};
   double best_seconds = 1e30;
   for (int pass = 0; pass < kBandwidthPasses; ++pass) {
     const double start = MonotonicSeconds();

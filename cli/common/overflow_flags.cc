@@ -10,7 +10,7 @@ namespace attndb::cli {
 namespace {
 
 constexpr uint64_t kTokensMax = 1'000'000'000;
-constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
+constexpr uint64_t kSinkTokens = 4;  // Kept if there is no system message to keep.
 
 std::vector<TokenRange> Joined(std::vector<TokenRange> ranges) {
   std::ranges::sort(ranges, {}, &TokenRange::begin);

@@ -80,7 +80,7 @@ Result<pid_t> Spawn(const std::string& program, const std::vector<std::string>& 
   return Status::Unsupported(why);
 }
 
-// Hands over what a pipe brings, line by line, until its other end is closed.
+// Passes a pipe's content on, line by line, until its other end is closed.
 class PipeLines {
  public:
   PipeLines(int fd, std::function<void(std::string_view)> on_line)
@@ -111,10 +111,10 @@ class PipeLines {
 
   const int fd_;
   const std::function<void(std::string_view)> on_line_;
-  std::string text_;  // That has no end of line yet.
+  std::string text_;  // The beginning of an unfinished line.
 };
 
-// What {"error": {"code", "message"}} says; nullopt: `object` is no such thing.
+// The error in {"error": {"code", "message"}}; nullopt if `object` has none.
 std::optional<Status> ErrorOf(const Json& object) {
   const auto error = object.find("error");
   if (error == object.end() || !error->is_object()) return std::nullopt;
@@ -140,7 +140,7 @@ std::string LastLine(std::FILE* file) {
   return line.empty() ? last : line;
 }
 
-// What is said of an end without an error object.
+// The status of an end without an error object.
 Status StatusOfEnd(Environment* env, const std::string& program, int wait_status,
                    std::FILE* errors) {
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return Status::Ok();

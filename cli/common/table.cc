@@ -18,7 +18,7 @@ std::string Padded(const std::string& cell, size_t width, Align align) {
 
 void TrimRight(std::string* line) { line->erase(line->find_last_not_of(' ') + 1); }
 
-// Takes `*excess` columns from what can shrink, the last column first.
+// Takes `*excess` columns from shrinkable columns, the last column first.
 void Shrink(const std::vector<Column>& columns, size_t* excess, std::vector<size_t>* widths) {
   for (size_t c = columns.size(); c-- > 0 && *excess > 0;) {
     const size_t min_width = columns[c].min_width;

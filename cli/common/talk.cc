@@ -36,7 +36,7 @@ LineCommand CommandOfLine(std::string_view line) {
   return {std::string(line.substr(0, end)), std::string(line.substr(rest))};
 }
 
-// What a command answers stands beside the answers, and not among them.
+// Answers of commands go to stderr, apart from the model's answers.
 void Say(const std::string& text) {
   std::fputs(text.c_str(), stderr);
   if (!text.ends_with('\n')) std::fputc('\n', stderr);
@@ -92,7 +92,7 @@ Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines
       if (status.ok()) continue;
       if (!interactive || status.code() == StatusCode::kCancelled) break;
       Say(std::exchange(status, Status()).message());
-      env->WithAdvice(Status(), "").ok();  // Only for what ends the chat.
+      env->WithAdvice(Status(), "").ok();  // Only for an error that ends the chat.
       continue;
     }
     const std::string question = line->substr(is_quoted ? 1 : 0);

@@ -35,7 +35,7 @@ struct TextSource {
   std::FILE* file;
   std::string name;    // "'a.pdf'".
   std::string path;    // "-": stdin.
-  std::string reader;  // As ReadText's.
+  std::string reader;  // As in ReadText.
 };
 
 Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& source);
@@ -83,15 +83,15 @@ size_t CharacterBytes(std::string_view text) {
   return is_long || is_none ? 0 : length;
 }
 
-// "; try: pdftotext a.pdf - | attndb import - --name a": what to do about a file that is no text.
+// "; try: pdftotext a.pdf - | attndb import - --name a": advice for a file that is not text.
 std::string HelpOf(std::string_view command, const TextSource& source) {
   if (command.empty()) return "";
   const std::string pipe = source.reader.empty() ? "" : " | " + source.reader;
   return "; try: " + CommandFor(command, source.path) + pipe;
 }
 
-// Where `text` is no UTF-8, or has a byte 0; text.size(): nowhere. The last character may be cut
-// unless `is_whole`.
+// The place where `text` is not UTF-8, or has a byte 0; text.size(): nowhere. The last character
+// may be cut unless `is_whole`.
 size_t FirstWrongByte(std::string_view text, bool is_whole) {
   for (size_t at = 0; at < text.size();) {
     const size_t length = CharacterBytes(text.substr(at));
@@ -103,10 +103,10 @@ size_t FirstWrongByte(std::string_view text, bool is_whole) {
   return text.size();
 }
 
-// Why bytes are no text, and what helps.
+// Why bytes are not text, and a helpful command.
 struct NoText {
   std::string reason;   // "is a PDF document"
-  std::string command;  // Makes a text of it.
+  std::string command;  // Converts it to text.
   std::string advice;
 };
 
@@ -151,7 +151,7 @@ Result<std::string> ReadChecked(const TextSource& source, uint64_t num_expected 
   return text;
 }
 
-// A file that is too long for a text: what it is, if that is known.
+// The error of a file that is too long for a text: names its kind, if that is known.
 Status TooLongToRead(const TextSource& source) {
   std::string head(65536, '\0');
   head.resize(std::fread(head.data(), 1, head.size(), source.file));
@@ -172,7 +172,7 @@ Result<std::string> ReadText(const std::string& path, const std::string& reader)
   const std::string name = "'" + path + "'";
   const UniqueFile file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {
-    // A pipe that nobody writes to is waited for.
+    // Opening waits for a pipe without a writer.
     if (errno == EINTR && Interrupted()) {
       return Status::Cancelled("interrupted while " + name + " was opened");
     }

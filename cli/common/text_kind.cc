@@ -111,7 +111,7 @@ std::string_view GuessWide(std::string_view text) {
     if (IsIn(c, ' ', '~') || IsIn(c, '\t', '\r')) ++num_plain;
   }
   const size_t num_pairs = text.size() / 2;
-  // Most of it ASCII, and zeros beside nothing else.
+  // Most characters are ASCII, and zeros stand only beside them.
   const auto are_beside = [&](size_t zeros, size_t others) {
     return zeros > 0 && 10 * zeros >= 7 * num_pairs && 50 * others <= num_pairs &&
            zeros <= num_plain;
@@ -165,7 +165,7 @@ struct Pairs {
   size_t num_broken = 0;  // Leads without a second byte.
   size_t num_sjis_kana = 0;
   size_t num_euc_kana = 0;
-  size_t num_low = 0;   // With an ASCII letter as their second byte.
+  size_t num_low = 0;   // With an ASCII letter as the second byte.
   size_t num_late = 0;  // Behind the Hangul of EUC-KR.
 };
 
@@ -225,7 +225,7 @@ std::string_view GuessEncoding(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) return "";
   const HighBytes high = HighBytesOf(text);
   if (high.count == 0) return "";
-  // Letters with accents stand alone among letters of ASCII, or two beside each other among many.
+  // Letters with accents are isolated among ASCII letters, or come in pairs among many.
   const bool are_alone = 2 * high.count < 3 * high.num_runs && high.count < high.num_ascii_letters;
   const bool are_few =
       2 * high.count < 5 * high.num_runs && 3 * high.count < high.num_ascii_letters;

@@ -86,7 +86,8 @@ TextUnit NextUnit(std::string_view text, size_t begin, size_t most_bytes, bool i
   return unit;
 }
 
-// Whether the line begins or ends a block of code: what begins with # there is no heading.
+// Whether the line begins or ends a block of code: lines that begin with # in a block are no
+// headings.
 bool IsFence(std::string_view line) { return line.starts_with("```") || line.starts_with("~~~"); }
 
 class TextParter {
@@ -110,7 +111,7 @@ class TextParter {
   }
 
  private:
-  // Pieces are counted one by one, which is not quite what they have together: a part that turns
+  // Pieces are counted one by one, which differs a little from their joint count. A part that turns
   // out too long is made shorter.
   Result<size_t> EndOfPart() const {
     for (uint64_t budget = most_tokens_;;) {
@@ -123,7 +124,7 @@ class TextParter {
     }
   }
 
-  // The best place to end in the last half of what `budget` allows; the last of several.
+  // The best end in the last half of `budget`; the last of several.
   Result<size_t> EndWithin(uint64_t budget) const {
     const size_t most_bytes = std::clamp<size_t>(budget / 4, 16, kMostUnitBytes);
     uint64_t num_tokens = 0;
@@ -165,7 +166,7 @@ class TextParter {
   const std::string_view text_;
   const uint64_t most_tokens_;
   const CountTokens& count_;
-  size_t begin_ = 0;      // Where the next part begins.
+  size_t begin_ = 0;      // The begin of the next part.
   bool is_code_ = false;  // Whether it begins in a block of code.
 };
 
