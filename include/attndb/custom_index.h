@@ -105,11 +105,11 @@ struct CustomRange {
   friend bool operator==(const CustomRange&, const CustomRange&) = default;
 };
 
-// What one q head attends to.
+// The tokens that one q head attends to.
 struct CustomSelection {
   // Ascending by part and row; none empty, none overlaps another.
   std::vector<CustomRange> ranges;
-  // Where is_query: an estimate of the visible rows that are not selected, merged into the output
+  // If is_query: an estimate of the visible rows that are not selected, merged into the output
   // as if they had been attended to. rest_lse is the natural log of the sum of their exp(logit),
   // -inf if they are dropped; rest_value the mean of their v weighted by exp(logit), [v_head_dim].
   // Ignored where !is_query.

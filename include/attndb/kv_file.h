@@ -53,7 +53,7 @@ struct KvFileContents {
   std::vector<LayerId> layers;
   uint64_t num_queries = 0;  // Each layer has q of this many last tokens.
   DType query_dtype = DType::kFloat32;
-  TextLayout text_layout;  // What the text is to a chat template.
+  TextLayout text_layout;  // The text as a chat template sees it.
   std::string title;       // StoreOptions::title, and the next one's note. Import takes both unless
   std::string note;        // its own options have others.
   // Notes for people; attndb does not interpret them. Keys of [a-z0-9_] that do not begin with

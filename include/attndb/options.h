@@ -145,7 +145,7 @@ struct StoreOptions {
 };
 
 struct RoomOptions {
-  int64_t first_position = 0;  // As in SessionOptions.
+  int64_t first_position = 0;  // See SessionOptions.
   // The engine stores after each this many run tokens, which makes a segment each time; 0 = once,
   // at the end.
   uint64_t checkpoint_tokens = 0;

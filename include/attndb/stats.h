@@ -138,7 +138,7 @@ struct ATTNDB_EXPORT Substitute {
 struct HeadExplain {
   uint32_t kv_head = 0;
   std::string plan;    // Plan text of the head; all values that `auto` leaves open are settled.
-  std::string ran;     // As in LayerExplain::ran.
+  std::string ran;     // See LayerExplain::ran.
   std::string reason;  // The rule or the costs that decided; empty if the plan asked for it.
   double predicted_selected = -1;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;    // K and V bytes read per row of q.
@@ -230,7 +230,7 @@ struct ATTNDB_EXPORT Explain {
   // given time. 0 and false with other plans.
   double tpot_error = 0;
   bool unreachable = false;
-  std::vector<SessionContext> contexts;  // As in Session::contexts.
+  std::vector<SessionContext> contexts;  // See Session::contexts.
   std::vector<LayerExplain> layers;
 
   // The parts of the plan that did not run, over all layers. Equal substitutes of several layers

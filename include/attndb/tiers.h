@@ -40,7 +40,7 @@ struct SimulatedModel {
   uint32_t num_gpus = 0;
 };
 
-// Those of AttentionStore's experiments: "13b", "65b", "70b" (LLaMA) and "falcon".
+// The models of AttentionStore's experiments: "13b", "65b", "70b" (LLaMA) and "falcon".
 ATTNDB_EXPORT const std::vector<SimulatedModel>& SimulatedModels();
 
 // Called now and then with turns done and in all; false cancels. May be null.
@@ -58,7 +58,7 @@ struct SimulateOptions {
   // A trace of conversations, a file of JSON lines (docs/tiers.md); empty = synthetic ones.
   std::string trace;
   uint64_t num_conversations = 9000;
-  double conversations_per_second = 1.0;  // That begin; Poisson.
+  double conversations_per_second = 1.0;  // New conversations; Poisson.
   double think_seconds = 60;              // Mean time from an answer to the next turn.
   double turn_tokens = 2600;              // Tokens of a turn, the median over conversations.
   double new_token_share = 0.06;          // Share of the prompt in these.

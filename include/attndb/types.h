@@ -126,7 +126,7 @@ struct LayerSpec {
 // characters that a terminal acts upon.
 struct ATTNDB_EXPORT ModelSource {
   std::string name;  // For example "SmolLM2 135M Instruct"; at most 256 bytes; "" = not known.
-  std::string path;  // Where its first file is, absolute; at most 4096 bytes; "" = not known.
+  std::string path;  // The place of its first file, absolute; at most 4096 bytes; "" = not known.
 
   // "'SmolLM2 135M Instruct' (/models/smollm2.gguf)", or the known part of it; "" = nothing.
   std::string ToString() const;
