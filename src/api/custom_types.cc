@@ -83,7 +83,7 @@ Status CheckType(const CustomIndexType& type, const planner::PlanRegistry& plans
   return Status::Ok();
 }
 
-// As arguments of a query, each may be left out, and none excludes another.
+// The type's keys as arguments of a query: each may be left out, and none excludes another.
 std::vector<planner::Argument> ArgumentsOf(const CustomIndexType& type) {
   std::vector<planner::Argument> arguments;
   for (const CustomKey& key : type.keys) {

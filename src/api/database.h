@@ -96,7 +96,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   // `tokens` are the session's tokens.
   Result<store::SegmentRecord> Seal(SessionImpl* session, std::span<const TokenId> tokens,
                                     std::span<const store::SegmentRecord> sealed);
-  // As Store, with all sealed segments.
+  // Like Store, with all sealed segments.
   Result<ContextNumber> StoreSealed(SessionImpl* session, std::span<const TokenId> tokens,
                                     std::span<const store::SegmentRecord> sealed,
                                     const StoreOptions& options);
@@ -162,7 +162,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   // Moves idle sessions to merged chains, in the background.
   void MoveIdleSessions();
 
-  // As FindPassages. Has released all segments when it returns.
+  // Like FindPassages. Has released all segments when it returns.
   Result<FindResult> SearchStored(const std::string& tenant, const ModelSpec& spec,
                                   const FindQuery& query, const FindOptions& options);
 

@@ -77,7 +77,7 @@ struct SessionBatch::Impl {
   // 4, two threads: 3.6 % of the time of a token without context.)
   struct Layer {
     std::atomic<uint32_t> num_appended = 0;  // Parts that have come.
-    std::atomic<uint32_t> num_attended = 0;  // As num_appended; the first part fills the queue.
+    std::atomic<uint32_t> num_attended = 0;  // Like num_appended; the first part fills the queue.
     // Set after the queue is filled; a part that sees it set sees the queue.
     std::atomic<bool> is_filled = false;
     EventCount filled;

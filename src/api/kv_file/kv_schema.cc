@@ -27,8 +27,8 @@ constexpr std::string_view kFormat = "attndb.kv";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kNotePrefix = "note.";
 constexpr std::string_view kTextLayoutKey = "note.attndb_text_layout";
-constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // As for a session.
-constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // As for SessionOptions.
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 64;  // The limit of a session.
+constexpr uint64_t kMaxPosition = uint64_t{1} << 40;       // The limit of SessionOptions.
 constexpr size_t kMaxNotes = 64;
 constexpr size_t kMaxNoteBytes = size_t{64} << 10;
 

@@ -13,7 +13,7 @@
 namespace attndb::internal {
 namespace {
 
-constexpr uint64_t kMaxLayers = 1024;  // As in ModelSpec::Validate.
+constexpr uint64_t kMaxLayers = 1024;  // The limit of ModelSpec::Validate.
 constexpr std::string_view kLayoutNames[] = {"none", "half", "interleaved"};
 
 // Parses without exceptions, and refuses repeated keys and deep nesting, which a tree would hide.
