@@ -24,7 +24,7 @@ struct Part {
   // q of the unit under way, [rows of a unit * group][head_dim padded]; then the same after each of
   // the call's rotations.
   float* q = nullptr;
-  float* spare = nullptr;            // As q, without rotations.
+  float* spare = nullptr;            // Like q, without rotations.
   kernels::StateRows states;         // [rows of a unit * group]
   storage::RowLease rows;            // Rows of the phase under way.
   CallCost cost;                     // Cost of the item under way.

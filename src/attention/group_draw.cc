@@ -197,7 +197,7 @@ void GroupDraw::FindErrors(const StateRows& states) {
       head.mass_left = found.mass_left;
       continue;
     }
-    // As if a token as far off as the output is long were left out.
+    // The error as if one token were left out, as far off as the output is long.
     const double mass =
         double{states.sum[i]} * std::exp(double{states.max[i]} - double{scratch_.thresholds[i]});
     head.error = mass > 0 ? 1.0 / mass : 0.0;

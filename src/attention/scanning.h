@@ -38,7 +38,7 @@ class Scanning : public Operator {
   struct Scores {
     float* scores = nullptr;  // [unit][group][num_tokens]
     float* maxima = nullptr;  // [unit][group][blocks of num_tokens]
-    float* sums = nullptr;    // As maxima; null unless the search reads them.
+    float* sums = nullptr;    // Like maxima; null unless the search reads them.
   };
   struct Scratch {
     GroupScorer scorer;

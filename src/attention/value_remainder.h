@@ -28,7 +28,7 @@ struct ValueRemainderCall {
   TokenRange middle;
   kernels::LogitSpec logit;
   uint32_t* tokens = nullptr;
-  float* token_scores = nullptr;  // As many as `tokens`.
+  float* token_scores = nullptr;  // One for each of `tokens`.
   storage::RowLease* rows = nullptr;
 };
 
