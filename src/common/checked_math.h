@@ -36,7 +36,7 @@ constexpr CheckedSize CheckedRoundUp(CheckedSize a, uint64_t alignment) {
   return *padded & ~(alignment - 1);
 }
 
-// As CheckedRoundUp, for sizes that are surely small.
+// Like CheckedRoundUp, for sizes that are surely small.
 constexpr uint64_t RoundUp(uint64_t a, uint64_t alignment) {
   return (a + alignment - 1) & ~(alignment - 1);
 }
