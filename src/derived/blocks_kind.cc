@@ -23,7 +23,7 @@ class BlocksKind final : public Kind {
       : Kind({.use = name,
               .object = name,
               .parts = {"rows"},
-              .min_tokens = 2048}),  // As for other indexes.
+              .min_tokens = 2048}),  // The same as for other indexes.
         form_(form) {}
 
   uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {

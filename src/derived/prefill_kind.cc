@@ -20,7 +20,7 @@ class PrefillKind final : public Kind {
       : Kind({.use = std::string(kStaticPrefill),
               .object = "static_prefill_1",
               .parts = {"ranking"},
-              .min_tokens = 256}) {}  // As for key planes.
+              .min_tokens = 256}) {}  // The same as for key planes.
 
   uint64_t HeadBytes(const storage::KvRun& run, LayerId, const LayerSpec&) const override {
     return index::PrefillRanking::BytesFor(run.num_tokens());

@@ -10,7 +10,7 @@
 namespace attndb::derived {
 namespace {
 
-constexpr uint64_t kMinTokens = 256;  // As for key planes: shorter segments are read whole.
+constexpr uint64_t kMinTokens = 256;  // Like key planes: shorter segments are read whole.
 
 index::ValueShape ShapeOf(const storage::KvRun& run, LayerId layer) {
   return {run.num_tokens(), kernels::RowElements(run.shape().layers[layer].v_head_dim)};

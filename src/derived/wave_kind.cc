@@ -20,7 +20,7 @@ class WaveKind final : public Kind {
       : Kind({.use = name,
               .object = name,
               .parts = {"clusters"},
-              .min_tokens = 2048,  // As for other indexes.
+              .min_tokens = 2048,  // The same as for other indexes.
               .slow = true}),
         options_(options) {}
 
