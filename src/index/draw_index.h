@@ -43,7 +43,7 @@ class DrawIndex {
   // The places that hold keys [first, end); begin is a multiple of 64.
   virtual PlaceRange PlacesOf(size_t first, size_t end) const = 0;
 
-  // As KeyEstimates::Keep, over the places of call.scan, in their order. Skips blocks that are
+  // Like KeyEstimates::Keep, over the places of call.scan, in their order. Skips blocks that are
   // expected to hold no token of the sample, except blocks that it audits. REQUIRES: queries were
   // prepared by estimates() for 4 bits.
   virtual KeepCost Draw(const DrawCall& call, kernels::KeptTokens* kept) const = 0;

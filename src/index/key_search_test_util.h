@@ -12,7 +12,7 @@
 
 namespace attndb::index::test {
 
-// As KeyIndex::Search of the first run's index. REQUIRES: rows of keys are padded and contiguous.
+// Like KeyIndex::Search of the first run's index. REQUIRES: rows of keys are padded and contiguous.
 inline Status SearchInMemory(IndexCall call, void* scratch, FoundKeys* found, SearchCost* cost) {
   std::vector<IndexRun> runs(call.runs.begin(), call.runs.end());
   const auto dim = static_cast<uint32_t>(call.num_channels());

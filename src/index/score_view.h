@@ -43,7 +43,7 @@ constexpr size_t NumBlocks(TokenRange range) {
 double WeighRange(const ScoreView& view, TokenRange range, const kernels::LogitSpec& logit,
                   float max, float* masses);
 
-// As kernels::SelectRange over the tokens of the range; indices are tokens. REQUIRES: no score of
+// Like kernels::SelectRange over the tokens of the range; indices are tokens. REQUIRES: no score of
 // the range was raised after the summary; room for the range, a block and kernels::kSelectSlack.
 size_t SelectTokens(const ScoreView& view, TokenRange range, float threshold, uint32_t* indices);
 

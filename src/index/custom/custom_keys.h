@@ -40,7 +40,7 @@ class CustomKeys final : public KeyIndex {
     uint64_t num_rows = 0;
     uint32_t head_dim = 0;
     uint32_t v_head_dim = 0;
-    uint64_t memory_bytes = 0;  // As the object reported it.
+    uint64_t memory_bytes = 0;  // Reported by the object.
   };
   explicit CustomKeys(Parts parts) : parts_(std::move(parts)) {}
 

@@ -106,7 +106,7 @@ class ListCheck {
       const uint32_t ahead = reached[std::min(i + kAhead, last_.size())];
       kernels::PrefetchNear(slots.slot(ahead));
       kernels::PrefetchNear(slots.slot(ahead) + slots.slot_bytes - 1);
-      last_[key] = num_lists_ + 1;  // As if its list had begun with the key itself.
+      last_[key] = num_lists_ + 1;  // Its list counts as if it began with the key itself.
       ATTNDB_RETURN_IF_ERROR(CheckList("neighbours", slots, key, [&](uint32_t id, bool first) {
         reached[num_reached] = id;
         num_reached += static_cast<size_t>(first);

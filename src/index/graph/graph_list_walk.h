@@ -25,7 +25,7 @@ namespace attndb::index {
 // Bytes of 64-byte aligned scratch.
 size_t ListWalkScratchBytes(const GraphView& graph, const WalkCall& call);
 
-// As WalkGraph, for a range.
+// Like WalkGraph, for a range.
 Status WalkInListOrder(const GraphView& graph, const WalkCall& call, void* scratch,
                        FoundKeys* found, SearchCost* cost);
 

@@ -38,7 +38,7 @@ struct GraphOptions {
 
 // Options of RoarGraph as published (roar_builder.h).
 struct RoarOptions {
-  size_t max_queries = 0;       // As in GraphOptions.
+  size_t max_queries = 0;       // See GraphOptions.
   size_t keys_per_query = 100;  // N_q; >= 1.
   size_t max_degree = 35;       // M, 1 to kMaxRoarDegree: a key has 2 M neighbours at most.
   size_t search_window = 500;   // L; >= 1.

@@ -53,7 +53,7 @@ class HeadGraphs final : public KeyIndex {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::span<const GraphIndex> graphs() const { return graphs_; }
 
-  // As in GraphIndex.
+  // See GraphIndex.
   void set_first_key(size_t first_key);
 
   size_t first_key() const override { return graphs_[0].first_key(); }

@@ -27,7 +27,7 @@ struct WalkCall {
   const float* q = nullptr;
   size_t q_stride = 0;
   size_t num_q_rows = 0;
-  const float* best = nullptr;  // As in IndexCall; null: not known.
+  const float* best = nullptr;  // See IndexCall; null: not known.
 };
 
 // Keys of a batch: keys in sight are scored in batches of at most so many.

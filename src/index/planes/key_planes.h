@@ -141,7 +141,7 @@ class KeyPlanes final : public KeyEstimates {
   PlaneParts parts_;
   AlignedBuffer buffer_;                    // Holds the parts, if they were built here.
   std::vector<float> signs_;                // Signs of the rotation.
-  std::vector<uint32_t> outliers_;          // As in outlier_blocks.
+  std::vector<uint32_t> outliers_;          // See outlier_blocks.
   std::shared_ptr<const RotaryBias> bias_;  // Null if the transform does not subtract it.
 };
 

@@ -64,7 +64,7 @@ struct PlaneLayout {
   size_t bounds = 0;  // PlaneBound for each kernels::kWeightBlock keys.
   // bfloat16 [kWeightBlock blocks, num_channels]; none unless the transform centres by blocks.
   size_t block_means = 0;
-  size_t scales = 0;  // As in PlanesView.
+  size_t scales = 0;  // See PlanesView.
   size_t high = 0;
   size_t main_bytes = 0;
   size_t low_bytes = 0;

@@ -77,8 +77,8 @@ struct PqCodebook {
   size_t num_channels = 0;
   size_t num_subspaces = 0;
   size_t bits = 0;
-  std::vector<float> centroids;     // As in CodebookView.
-  std::vector<float> half_squares;  // As in CodebookView.
+  std::vector<float> centroids;     // See CodebookView.
+  std::vector<float> half_squares;  // See CodebookView.
   // Keys of a larger norm are outliers.
   double longest = std::numeric_limits<double>::infinity();
 };

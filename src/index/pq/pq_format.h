@@ -42,7 +42,7 @@ struct PqHeader {
 struct PqLayout {
   explicit PqLayout(const PqHeader& header);
 
-  size_t centroids = kPqHeaderBytes;  // As in kernels::CodebookView.
+  size_t centroids = kPqHeaderBytes;  // See kernels::CodebookView.
   size_t bounds = 0;                  // float32 [blocks]
   size_t codes = 0;                   // Blocks of kernels::kCodeKeys keys.
   size_t total_bytes = 0;
