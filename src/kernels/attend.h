@@ -30,15 +30,15 @@ void AttendRows(const RowsView& k, const RowsView& v, size_t first_key, size_t n
                 const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                 const StateRows& states);
 
-// As AttendRows, over the tokens indices[0, num_indices), in that order. The first of them is at
+// Like AttendRows, over the tokens indices[0, num_indices), in that order. The first of them is at
 // the begin of a tile. Prefetches rows ahead. An index may occur twice (the token then counts
 // twice). REQUIRES: each index is a row of k and v.
 void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
                   const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                   const StateRows& states);
 
-// As AttendGather, for q rows with known scores: scores[r * scores_stride + j] = q.k (unscaled) of
-// q row r and token indices[j], or token j if `indices` is null. Reads no key.
+// Like AttendGather, for q rows with known scores: scores[r * scores_stride + j] = q.k (unscaled)
+// of q row r and token indices[j], or token j if `indices` is null. Reads no key.
 void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
                   const uint32_t* indices, size_t num_indices, const LogitSpec& logit,
                   const StateRows& states);

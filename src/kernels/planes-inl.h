@@ -16,7 +16,7 @@ namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
 // The least scale: the smallest normal number, whose reciprocal is finite.
-inline constexpr uint32_t kLeastScale = 0x0080;  // As bfloat16.
+inline constexpr uint32_t kLeastScale = 0x0080;  // A bfloat16.
 
 inline float MaxMagnitude(const float* x, size_t num_channels) {
   Vec largest = Zero();
@@ -179,7 +179,7 @@ inline size_t ListNeeded(const float* needs, const float* noise, size_t num_keys
   return count;
 }
 
-// As KeepScores, for listed blocks, which are numbers of keys from first_key on.
+// Like KeepScores, for listed blocks, which are numbers of keys from first_key on.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void KeepListed(const PlanesView& planes, size_t first_key, const uint32_t* list,
                                   size_t count, const PlaneQuery* queries, const DrawRule& rule,

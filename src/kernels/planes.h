@@ -94,7 +94,7 @@ struct PlaneBlocks {
   size_t num_keys = 0;  // Number of keys of the planes.
 };
 
-// As ScanPlanes, for the keys of listed blocks: the i-th block's scores are at scores[r *
+// Like ScanPlanes, for the keys of listed blocks: the i-th block's scores are at scores[r *
 // scores_stride + i * kOffsetKeys], with block_offsets[i] of its query. Scores of keys from
 // num_keys on are meaningless. REQUIRES: scores have kOffsetKeys elements for every block.
 void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list,

@@ -65,8 +65,8 @@ struct CodebookView {
   // [num_subspaces][2^bits]: half of the square of each centroid's norm. Scans need none.
   const float* half_squares = nullptr;
   size_t num_channels = 0;
-  size_t num_subspaces = 0;  // As above, but FindNearest takes subspaces of any width.
-  size_t bits = 0;           // As above.
+  size_t num_subspaces = 0;  // See above, but FindNearest takes subspaces of any width.
+  size_t bits = 0;           // See above.
 };
 
 constexpr bool IsCodebook(const CodebookView& view) {

@@ -26,7 +26,7 @@ void SummarizeScores(const float* scores, size_t num_scores, const LogitSpec& lo
 void WeighBlocks(const float* maxima, const float* sums, size_t num_blocks, const LogitSpec& logit,
                  float max, float* masses);
 
-// As SelectRange; reads only the blocks whose maximum reaches the threshold (or is NaN).
+// Like SelectRange; reads only the blocks whose maximum reaches the threshold (or is NaN).
 // REQUIRES: `indices` holds num_scores + kSelectSlack.
 size_t SelectFromBlocks(const float* scores, size_t num_scores, const float* maxima,
                         float threshold, uint32_t* indices);

@@ -62,7 +62,7 @@ inline Vec TimesPow2(Vec v, Vec n) {
 inline Vec TimesNormalPow2(Vec v, Vec n) { return TimesPow2(v, n); }
 
 inline Vec LoadRow(const float* p) { return Load(p); }
-// As WidenFloat16, four at a time.
+// Like WidenFloat16, four at a time.
 inline Vec LoadRow(const Float16* p) {
   typedef uint16_t Halves __attribute__((vector_size(8)));
   typedef uint32_t Words __attribute__((vector_size(16)));

@@ -19,7 +19,7 @@
 
 namespace attndb::kernels {
 
-inline constexpr size_t kValueBlock = 64;  // As kWeightBlock.
+inline constexpr size_t kValueBlock = 64;  // The same as kWeightBlock.
 
 constexpr size_t NumValueBlocks(size_t num_tokens) {
   return (num_tokens + kValueBlock - 1) / kValueBlock;
@@ -58,7 +58,7 @@ float LongestRow(const RowsView& rows, size_t num_rows);
 // out += weight * the mean of a block. out: num_elements.
 void AddValueMean(const ValueMeansView& values, size_t block, float weight, float* out);
 
-// As AttendScored (attend.h) with codes. REQUIRES: indices are not null.
+// Like AttendScored (attend.h) with codes. REQUIRES: indices are not null.
 void AttendCoded(const float* scores, size_t scores_stride, size_t num_q_rows,
                  const ValuePlanesView& values, const uint32_t* indices, size_t num_indices,
                  const LogitSpec& logit, const StateRows& states);

@@ -115,7 +115,7 @@ inline Vec Choose(Vec a, Vec b, Vec x, Vec y) {
 
 typedef uint16_t Words16 __attribute__((vector_size(16)));
 typedef uint32_t WideWords __attribute__((vector_size(32)));
-typedef uint32_t WordPairs __attribute__((vector_size(16)));  // As many lanes as Vec.
+typedef uint32_t WordPairs __attribute__((vector_size(16)));  // Has as many lanes as Vec.
 
 inline Words16 WordsAt(const void* p) {
   Words16 v;
