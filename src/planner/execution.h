@@ -39,7 +39,7 @@ std::string_view TextOf(Reason reason);
 // The execution of one kv head.
 struct HeadExecution {
   Method method = Method::kFull;
-  // As `method`; for a head that explores, the method that it would run otherwise.
+  // Like `method`; for a head that explores, the method that it would run otherwise.
   Method preferred = Method::kFull;
   Reason reason = Reason::kAsAsked;
   // The index by which it finds or draws tokens; null for `full`.

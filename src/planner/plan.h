@@ -1,4 +1,4 @@
-// What a session computes in each layer: the plan, and its text.
+// A plan says what a session computes in each layer. It has a text form.
 //
 //   plan  := query { ";" "layers" range { "," range } ":" query }
 //   range := number [ "-" number ]                                (both ends included)
