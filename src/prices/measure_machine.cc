@@ -43,7 +43,7 @@ constexpr size_t kRows = 8192;            // Rows of one measurement of rows at 
 constexpr uint64_t kHeadTokens = 131072;  // Tokens of the head that rows are taken from.
 constexpr size_t kFewTokens = 4096;       // Tokens of a search with few tokens.
 constexpr int kPasses = 3;
-constexpr double kSampledShare = 16;  // As for auto(error=0.01).
+constexpr double kSampledShare = 16;  // The share of auto(error=0.01).
 constexpr uint64_t kDrawnRows = 800;
 constexpr size_t kTile = 1024;
 
