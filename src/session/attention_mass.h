@@ -51,7 +51,7 @@ class AttentionMass {
   std::vector<double> mass_;
   uint64_t num_queries_ = 0;
   std::vector<float> q_;       // [rows][head_dim padded]
-  std::vector<float> turned_;  // As q_.
+  std::vector<float> turned_;  // Like q_.
   std::vector<float> scores_;  // [rows][seen tokens]
 };
 

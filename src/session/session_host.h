@@ -96,7 +96,7 @@ class SessionHost {
   // more.
   virtual void LetGo(HeldChain held) = 0;
 
-  // What earlier sessions of the context have learned, kept for the next one.
+  // The knowledge of earlier sessions of the context, kept for the next one.
   virtual std::optional<planner::LearnedState::Layers> FindLearned(ContextId context) const = 0;
   virtual void KeepLearned(ContextId context, const planner::LearnedState::Layers& learned) = 0;
 };

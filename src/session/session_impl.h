@@ -180,7 +180,7 @@ class SessionImpl {
     std::vector<uint8_t> non_finite;
   };
   static constexpr uint64_t kNever = ~uint64_t{0};  // No version has this value.
-  // Which objects of a layer are ready, for its derived runs: bit i stands for derived kind i.
+  // The ready objects of a layer, for its derived runs: bit i stands for derived kind i.
   struct ReadyObjects {
     uint64_t objects_version = kNever;    // The cache's version when it was asked.
     uint64_t runs_version = kNever;       // The chain's version at that time.
@@ -200,7 +200,7 @@ class SessionImpl {
   bool LacksBlocks(LayerId layer) const;
   // Makes blocks of the tail's tokens that are complete in the layer.
   void JoinTail(LayerId layer);
-  // As JoinTail, while a prompt is read; also asks for the index that the plan names.
+  // Like JoinTail, while a prompt is read; also asks for the index that the plan names.
   void DeriveWhileReading(LayerId layer);
   void CropBlocks(uint64_t num_tail);
   // The blocks that a fork may share.
