@@ -55,7 +55,7 @@ class ChainRows final : public ChainSource {
   Result<const KvRows*> Bring(uint32_t number) const ATTNDB_EXCLUDES(mutex_);
 
   RowFormats formats_;
-  std::shared_ptr<const PositionTurns> key_turns_;  // As in LayerShape::key_turns.
+  std::shared_ptr<const PositionTurns> key_turns_;  // See LayerShape::key_turns.
   std::vector<uint64_t> run_tokens_;
   std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() are in use.
 

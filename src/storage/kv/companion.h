@@ -1,8 +1,8 @@
 // The read side of a companion object: data derived from a segment, by layer, kv head and part.
 //
-// As with segments, no byte is returned before it was verified. A companion is opened only after
-// its manifest matched the root hash in the catalog, and its header matched its segment. Only the
-// granules of the requested part are read.
+// A byte is returned only after its verification, like a segment's. A companion is opened only
+// after its manifest matched the root hash in the catalog, and its header matched its segment. Only
+// the granules of the requested part are read.
 //
 // Errors:  kCorruption names file, place, expected and found; kUnsupported: a newer version;
 //          kIoError; kResourceExhausted. A companion can always be made again: its loss only costs

@@ -100,7 +100,7 @@ class RowLease {
 
   // Brings all rows that were asked for into memory. May wait for the disk.
   Status Read();
-  // As RowSource::Resident.
+  // Like RowSource::Resident.
   const void* Resident(const Strip& strip) const;
 
   std::span<const RowRequest> requests() const { return requests_; }

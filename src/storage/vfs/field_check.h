@@ -32,7 +32,7 @@ struct VersionRange {
   uint32_t newest = 0;
 };
 
-// As above. Returns the version in the header.
+// Does the same, and returns the version in the header.
 Result<uint32_t> ReadMagicAndVersion(ByteReader* in, std::string_view object,
                                      std::string_view magic, const VersionRange& versions);
 
