@@ -95,13 +95,13 @@ class ContextStore {
   // Stop it before the destruction of anything that its jobs use.
   derived::Lanes* background() { return &background_; }
 
-  // As the functions of DB, without the figures of memory. If `of_all` is true, waits for the work
-  // of all tenants, and counts it; contexts and segments are counted for `tenant` only.
+  // Like the functions of DB, without the figures of memory. If `of_all` is true, waits for the
+  // work of all tenants, and counts it; contexts and segments are counted for `tenant` only.
   Status WaitForBackground(const std::string& tenant, bool of_all,
                            const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
-  // As DB::CheckPlace.
+  // Like DB::CheckPlace.
   Status CheckPlace() const;
 
  private:

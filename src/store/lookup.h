@@ -43,7 +43,7 @@ class Lookup {
   // Errors: as DB::CreateSession.
   Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options);
-  // As OpenPrefix, but the found context's access time does not change.
+  // Like OpenPrefix, but the found context's access time does not change.
   Result<Prefix> PeekPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options);
   // Opens the context with all of its tokens. Errors: as DB::CreateSessionOver.

@@ -335,7 +335,7 @@ Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
 Result<Publisher::Room> Publisher::CheckRoom(RoomRequest request) {
   if (request.wait) ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("check room"));
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
-  // As Store does with a part that is not worth sharing.
+  // Like Store, detaches a part that is not worth sharing.
   const auto lets_go = [&](uint64_t most_tokens) {
     Chain& chain = request.prefix.chain;
     if (!SharesPart(request.tenant, request.prefix.context, chain.entries, most_tokens)) {

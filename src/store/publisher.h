@@ -124,7 +124,7 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Ends work that takes room and can be repeated, or is about to end.
   void MakeRoom(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
-  // As Seal, without a second try. Nothing if there is no tail. Seals of different tenants do not
+  // Like Seal, without a second try. Nothing if there is no tail. Seals of different tenants do not
   // wait for each other.
   Result<std::optional<Sealed>> SealTail(const StoreRequest& request, ModelId model);
   Result<Stored> Publish(const StoreRequest& request, const Owner& owner,
@@ -132,7 +132,7 @@ class Publisher {
       ATTNDB_REQUIRES(parts_.commits->mutex());
   // The request in the catalog's terms, without its chain and its evictions.
   static PublishRequest PublishOf(const StoreRequest& request, const Owner& owner);
-  // As CheckRoom, for exactly these new tokens: shares all of the prefix.
+  // Like CheckRoom, for exactly these new tokens: shares all of the prefix.
   Result<Room> RoomBehind(const RoomRequest& request, const Tenant& tenant)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Checks that the new context may have the name.

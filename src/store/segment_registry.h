@@ -61,8 +61,8 @@ class SegmentRegistry {
   Status NoteLoose(SegmentId id);
   // Removes the segment from the registry. Its readers continue.
   void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
-  // As Forget, and removes the files of the segment, which no commit names. Returns false if files
-  // are left.
+  // Like Forget, and removes the files of the segment, which no commit names. Returns false if
+  // files are left.
   bool Discard(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
  private:

@@ -44,7 +44,7 @@ class Uses::Opening {
         if (uses_->unreferenced_.contains(id)) unreferenced.push_back(id);
       }
     }
-    uses_->RemoveUnreferenced(unreferenced);  // Those that could not be opened.
+    uses_->RemoveUnreferenced(unreferenced);  // Segments that could not be opened.
   }
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;

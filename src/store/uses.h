@@ -80,7 +80,8 @@ class Uses {
   static constexpr int kMaxAttempts = 8;
 
   void EndUse(ContextId context) ATTNDB_EXCLUDES(mutex_);
-  // As OpenContext, for a chain that was read before. kNotFound: a segment of it is being removed.
+  // Like OpenContext, for a chain that was read before. kNotFound: a segment of it is being
+  // removed.
   Result<std::vector<storage::ChainEntry>> OpenChain(std::span<const ChainLink> links,
                                                      std::span<const storage::ChainEntry> have)
       ATTNDB_EXCLUDES(mutex_);

@@ -34,7 +34,7 @@ class CatalogCore {
   CatalogCore(const CatalogCore&) = delete;
   CatalogCore& operator=(const CatalogCore&) = delete;
 
-  // As Catalog::Open. Called first, and only once.
+  // Like Catalog::Open. Called first, and only once.
   Status Open() ATTNDB_EXCLUDES(mutex_);
 
   const CatalogOptions& options() const { return options_; }
@@ -59,7 +59,7 @@ class CatalogCore {
   // Returns a number greater than all before it, for a segment or a companion. The reservation is
   // durable before it returns: no number is handed out twice.
   Result<int64_t> ReserveNumber() ATTNDB_EXCLUDES(mutex_);
-  // As Catalog::PassNumbers.
+  // Like Catalog::PassNumbers.
   Status PassNumbers(std::span<const uint64_t> numbers) ATTNDB_EXCLUDES(mutex_);
 
   int64_t Now() const;
@@ -70,12 +70,12 @@ class CatalogCore {
   int64_t ExpiryNow() const;
   // The row's access time, or a later noted one; never a time ahead of the clock.
   int64_t LastAccess(ContextId context, int64_t stored_us) ATTNDB_REQUIRES(mutex_);
-  // As CatalogContexts::Touch.
+  // Like CatalogContexts::Touch.
   void Touch(ContextId context) ATTNDB_EXCLUDES(mutex_);
-  // As Catalog::FlushTouches and Catalog::EmptyLog.
+  // Like Catalog::FlushTouches and Catalog::EmptyLog.
   Status FlushTouches() ATTNDB_EXCLUDES(mutex_);
   bool EmptyLog() ATTNDB_EXCLUDES(mutex_);
-  // As Catalog::EndOfNumbers.
+  // Like Catalog::EndOfNumbers.
   Result<uint64_t> EndOfNumbers() const ATTNDB_EXCLUDES(mutex_);
 
  private:

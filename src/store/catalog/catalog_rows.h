@@ -81,7 +81,7 @@ Result<std::vector<ContextId>> ContextsOfSegment(SqliteDatabase* database, Segme
 Result<std::optional<SegmentRecord>> FindSegment(SqliteDatabase* database, SegmentId id);
 // Each link uses at least one token of its segment, and at most all.
 Result<std::vector<ChainLink>> LoadChain(SqliteDatabase* database, ContextId context);
-// Those of `segments` that are in no chain; ascending, each once.
+// Returns the `segments` that are in no chain; ascending, each once.
 Result<std::vector<SegmentId>> Unreferenced(SqliteDatabase* database,
                                             std::vector<SegmentId> segments);
 

@@ -12,7 +12,8 @@
 namespace attndb::store {
 namespace {
 
-// Where the run begins in the chain: all links are equal, but the last may use fewer tokens.
+// The place in the chain at which the run begins: all links are equal, but the last may use fewer
+// tokens.
 std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const ChainLink> run) {
   for (size_t begin = 0; begin + run.size() <= chain.size(); ++begin) {
     const std::span<const ChainLink> part = chain.subspan(begin, run.size());

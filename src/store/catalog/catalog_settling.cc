@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kLargestUser =
     "SELECT c.context FROM chain c JOIN contexts x ON x.id = c.context "
     "WHERE c.segment = ? AND NOT x.damaged ORDER BY c.num_tokens_used DESC LIMIT 1";
-// As above, among contexts of the segment's model: a chain is merged within its context's model.
+// The same among contexts of the segment's model: a chain is merged within its context's model.
 constexpr const char* kLargestUserOfItsModel =
     "SELECT c.context FROM chain c JOIN contexts x ON x.id = c.context "
     "WHERE c.segment = ?1 AND NOT x.damaged "

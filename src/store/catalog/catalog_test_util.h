@@ -77,7 +77,7 @@ class CatalogHarness {
   static Result<std::string> Dump(Catalog& catalog, const ModelSpec& spec);
 
   int64_t now_us = 1'700'000'000'000'000;
-  std::function<Status()> check_place;  // As in CatalogOptions; null = the folder is there.
+  std::function<Status()> check_place;  // See CatalogOptions; null = the folder is there.
 
  private:
   explicit CatalogHarness(const std::string* parent);

@@ -185,7 +185,7 @@ struct PublishRequest {
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
   ContextNumber number = ContextNumber::kNone;
-  std::vector<ChainLink> chain;  // As it was published.
+  std::vector<ChainLink> chain;  // The published chain.
   bool grown = false;  // The base continues to exist under its id and number, as this context.
   std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
   std::vector<std::string> evicted;     // Labels of those dropped by evict alone, in its order.

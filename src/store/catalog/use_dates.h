@@ -105,7 +105,7 @@ class UseDates {
   // this date.
   std::optional<int64_t> lift_us_;
   bool is_lifted_ = false;             // By the transaction that is about to be committed.
-  std::optional<BehindTime> written_;  // As the catalog has it.
+  std::optional<BehindTime> written_;  // The period in the catalog.
 };
 
 }  // namespace attndb::store
