@@ -30,7 +30,7 @@ struct ServerAnswer {
 // piece.
 Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, Json body);
 
-// As ToJson of AnswerStats, with the number of dropped tokens.
+// Like ToJson of AnswerStats, with the number of dropped tokens.
 Json ToJson(const ServerAnswer& answer);
 
 }  // namespace attndb::cli

@@ -58,7 +58,7 @@ class SamplerFlags {
   bool greedy() const { return sampler_.temperature == 0; }
 
   llama::GenerateOptions ToOptions() const;
-  // As fields of a request to a server.
+  // Returns the fields of a request to a server.
   Json ToRequest() const;
 
  private:

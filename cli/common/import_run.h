@@ -30,7 +30,7 @@ class ImportRun {
     std::function<Result<DB>()> open;
     // Checks that the import may continue after other processes wrote to the store. May be null.
     std::function<Status(const DB&)> check = nullptr;
-    uint64_t* num_noted = nullptr;  // As in NoteEvicted; 0 for a reopened store.
+    uint64_t* num_noted = nullptr;  // See NoteEvicted; 0 for a reopened store.
   };
 
   // All must outlive it. No other code has the store open when it is closed. If the store can't be
@@ -54,7 +54,7 @@ class ImportRun {
   const std::vector<std::string>& evicted() const { return evicted_; }
 
  private:
-  // As Run, until the store must be closed. Returns nothing if it was closed.
+  // Like Run, until the store must be closed. Returns nothing if it was closed.
   Result<std::optional<ContextId>> RunOn(uint64_t checkpoint_tokens,
                                          const StoreOptions& store_options);
   // Decides whether later checkpoints drop the base. An unnamed context that the document

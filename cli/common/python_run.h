@@ -1,6 +1,6 @@
 // Runs a module of the Python package in a separate process, for commands that Python implements.
 //
-// Which:   $ATTNDB_PYTHON, which `python -m attndb` sets to itself, else python3 of the PATH. The
+// Python:  $ATTNDB_PYTHON, which `python -m attndb` sets to itself, else python3 of the PATH. The
 //          current folder is not searched for modules (-P): code in it is not run.
 // Trust:   its output is data: JSON objects, one per line, of limited length.
 // Errors:  kUnsupported (no such Python; the package, or a dependency, is missing: named);

@@ -35,7 +35,7 @@ struct TextSource {
   std::FILE* file;
   std::string name;    // "'a.pdf'".
   std::string path;    // "-": stdin.
-  std::string reader;  // As in ReadText.
+  std::string reader;  // See ReadText.
 };
 
 Status CheckIsText(std::string_view bytes, bool is_whole, const TextSource& source);
