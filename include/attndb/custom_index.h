@@ -109,10 +109,10 @@ struct CustomRange {
 struct CustomSelection {
   // Ascending by part and row; none empty, none overlaps another.
   std::vector<CustomRange> ranges;
-  // If is_query: an estimate of the visible rows that are not selected, merged into the output
-  // as if they had been attended to. rest_lse is the natural log of the sum of their exp(logit),
-  // -inf if they are dropped; rest_value the mean of their v weighted by exp(logit), [v_head_dim].
-  // Ignored where !is_query.
+  // If is_query: an estimate of the visible rows that are not selected, merged into the output as
+  // if they had been attended to. rest_lse is the natural log of the sum of their exp(logit), -inf
+  // if they are dropped. rest_value is the mean of their v weighted by exp(logit), [v_head_dim].
+  // Ignored if !is_query.
   float rest_lse = -std::numeric_limits<float>::infinity();
   std::vector<float> rest_value;
 };
@@ -126,7 +126,8 @@ class CustomIndex {
   // Makes the object of rows that a session appended and has not stored. Once they are stored,
   // Build makes the object of the segment that holds them.
   virtual Result<CustomObjectPtr> Extend(const CustomRows& rows) const { return Build(rows); }
-  // Fills `selections` [group_size], given empty: what each q head of query.q attends to.
+  // Fills `selections` [group_size], which are empty at first, with the tokens that each q head of
+  // query.q attends to.
   virtual Status Select(const CustomQuery& query, std::span<CustomSelection> selections) const = 0;
 };
 

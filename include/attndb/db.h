@@ -26,8 +26,8 @@
 //          Memory and disk are shared, so either can be full because of another tenant. Damage
 //          reports name files, and file names count the segments of the whole store. Ids of
 //          contexts and segments are the tenant's own, each from 1. Open returns the owner's
-//          handle, whose tenant is "default": its Stats and WaitForBackground cover the work
-//          for all tenants. Give others the handles of ForTenant.
+//          handle, whose tenant is "default": its Stats and WaitForBackground cover the work for
+//          all tenants. Give others the handles of ForTenant.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
 

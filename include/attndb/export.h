@@ -1,4 +1,4 @@
-// Symbol visibility: what libattndb exports. Everything else in the library is hidden.
+// Symbol visibility: ATTNDB_EXPORT marks the exported symbols of libattndb. All others are hidden.
 #ifndef ATTNDB_EXPORT_H_
 #define ATTNDB_EXPORT_H_
 

@@ -1,4 +1,4 @@
-// Options of the calls of DB and Session. Every default is what most callers want.
+// Options of the calls of DB and Session. The defaults suit most callers.
 #ifndef ATTNDB_OPTIONS_H_
 #define ATTNDB_OPTIONS_H_
 
@@ -32,12 +32,9 @@ struct DBOptions {
   // number under plans that search; under `full` they do not.
   uint32_t num_threads = 0;
   // Bytes that the DB and its sessions may hold in memory: K and V, sampled q, derived objects, and
-  //                                                        scratch. Beyond the limit calls return
-  //                                                        kResourceExhausted; sampled q that finds
-  //                                                        no room is left out. 0 = three quarters
-  //                                                        of the memory that is free at open, of
-  //                                                        the machine and of the process's control
-  //                                                        groups (containers).
+  // scratch. Beyond the limit calls return kResourceExhausted; sampled q that finds no room is left
+  // out. 0 = three quarters of the memory that is free at open, of the machine and of the process's
+  // control groups (containers).
   uint64_t host_memory_bytes = 0;
   // True: after Store and Import have returned, a thread of low priority builds the planes of new
   //       segments and keeps them on disk. Another one merges the small segments that Stores leave.
@@ -150,7 +147,7 @@ struct RoomOptions {
   // at the end.
   uint64_t checkpoint_tokens = 0;
   // If room is short: true waits for a merge and for builds that are ending, as Store does. False
-  //                   counts the bytes that they hold as taken.
+  // counts the bytes that they hold as taken.
   bool wait = true;
 };
 

@@ -13,7 +13,7 @@
 
 namespace attndb {
 
-// A file on disk that is derived from a segment:    planes or an index.
+// A file on disk that is derived from a segment: planes or an index.
 struct CompanionInfo {
   std::string kind;
   uint64_t file_bytes = 0;
@@ -31,7 +31,7 @@ struct SegmentInfo {
   std::vector<CompanionInfo> companions;
 };
 
-// The needs of a Store that has room:    DB::CheckRoom.
+// The needs of a Store that has room: DB::CheckRoom.
 struct RoomReport {
   uint64_t num_reused = 0;  // Tokens that are stored already and need not be run.
   uint64_t new_bytes = 0;   // Bytes on disk of the other tokens, without derived objects.
@@ -44,10 +44,9 @@ struct ATTNDB_EXPORT ContextInfo {
   std::string name;   // Empty if unnamed.
   std::string title;  // StoreOptions::title. Empty if it has none.
   // The context that this one continues: a Store continued all of that context's tokens, and all of
-  //                                      them are in this context. kNone: there is none. If a
-  //                                      context is dropped, the contexts that continue it continue
-  //                                      its own predecessor instead. If a context grows, earlier
-  //                                      continuations no longer continue it.
+  // them are in this context. kNone: there is none. If a context is dropped, the contexts that
+  // continue it continue its own predecessor instead. If a context grows, earlier continuations no
+  // longer continue it.
   ContextId continues = ContextId::kNone;
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;  // K and V of its tokens.
@@ -160,8 +159,8 @@ struct HeadExplain {
   double weighed_mean = 0;
   double drawn_keys_mean = 0;
   double drawn_values_mean = 0;
-  // If an index draws:    estimated share of the attention mass in blocks that it never looked at,
-  //                       from blocks that were scored only to check; a mean. -1 = not estimated.
+  // If an index draws: estimated share of the attention mass in blocks that it never looked at,
+  // from blocks that were scored only to check; a mean. -1 = not estimated.
   double missed_mass = -1;
   double error = -1;  // Estimated relative error of the output, a mean; -1 = not estimated.
   // Estimated share of the attention mass that was not selected; -1 = unknown.
@@ -256,9 +255,8 @@ struct ATTNDB_EXPORT PrefixExplain {
   std::string ToJson() const;
 };
 
-// The times of this machine that plans are priced by:  nanoseconds of one thread for rows of 128
-//                                                      elements of 16 bits. Lists have one entry
-//                                                      each for 1, 2, 4 and 8 q rows in one pass.
+// The times of this machine that plans are priced by: nanoseconds of one thread for rows of 128
+// elements of 16 bits. Lists have one entry each for 1, 2, 4 and 8 q rows in one pass.
 struct ATTNDB_EXPORT MachineProfile {
   std::string cpu;
   std::string isa;

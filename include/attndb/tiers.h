@@ -47,7 +47,8 @@ ATTNDB_EXPORT const std::vector<SimulatedModel>& SimulatedModels();
 using SimulateProgress = std::function<bool(uint64_t turns_done, uint64_t turns_total)>;
 
 struct SimulateOptions {
-  // One of SimulatedModels; what is set below, not 0, replaces its figure. "" = all is set below.
+  // One of SimulatedModels. A figure below that is not 0 replaces the model's figure. "" = all
+  // figures are set below.
   std::string model = "13b";
   uint64_t kv_bytes_per_token = 0;
   uint64_t window_tokens = 0;
@@ -94,14 +95,14 @@ struct SimulatedRun {
   double disk_hit_rate = 0;    // Fetches that had not ended count here.
   double return_hit_rate = 0;  // Hits of the turns that are not their conversation's first.
   double reused_rate = 0;      // Prompt tokens, history included, that were not computed.
-  // hit_rate of Belady's rule, which knows who returns when, with the same `cut` and `prefer`: the
-  // better of counting items and of counting bytes. Items differ in size and hits change the times,
-  // so that it is no proof. -1 = not asked for.
+  // hit_rate of Belady's rule, which knows the time of each return, with the same `cut` and
+  // `prefer`: the better of counting items and of counting bytes. This is no proof, because items
+  // differ in size and hits change the times. -1 = not asked for.
   double bound_hit_rate = -1;
   double ttft_seconds = 0;              // From service to the first token, a mean.
   double queue_seconds = 0;             // Before that, in the queue.
   double first_turn_queue_seconds = 0;  // The same, of first turns.
-  double queue_length = 0;              // Jobs that wait, a mean over those that are served.
+  double queue_length = 0;              // Waiting jobs, a mean over the served ones.
   double turns_per_second = 0;
   double prefill_tokens_per_second = 0;  // Prompt tokens, reused ones included, by prefill time.
   double answer_tokens_per_second = 0;
@@ -119,7 +120,7 @@ struct ATTNDB_EXPORT SimulateReport {
   std::string workload;  // In words: "9,000 synthetic conversations of ShareGPT's shape".
   uint64_t num_conversations = 0;
   uint64_t num_turns = 0;    // One seed's, a mean.
-  uint64_t num_counted = 0;  // Turns after the warm-up, likewise.
+  uint64_t num_counted = 0;  // Turns after the warm-up; one seed's, a mean.
   uint32_t num_seeds = 0;
   std::vector<SimulatedRun> runs;  // By memory, disk and policy, in the order of the options.
 

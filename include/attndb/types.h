@@ -32,7 +32,7 @@ struct TokenRange {
 };
 
 // A moment at which tokens left a session: Session::DropOldest. The K and V of later tokens depend
-//                                          on it.
+// on it.
 struct Cut {
   uint64_t at = 0;  // Tokens that the session had received by then, dropped ones included.
   // The tokens that left then, as indices of the session's tokens: ranges in order, not adjacent,
@@ -151,7 +151,7 @@ struct ATTNDB_EXPORT ModelSpec {
   bool unrotated_keys = false;
   ModelSource source;  // Not part of the identity.
 
-  // A model whose layers are all alike.
+  // A model with equal layers.
   static ModelSpec Uniform(uint32_t num_layers, const LayerSpec& layer, DType kv_dtype,
                            std::string fingerprint);
 
