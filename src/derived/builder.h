@@ -12,8 +12,8 @@
 //          and as long as a session has the block.
 // Lanes:   slow kinds have a lane of their own, so that they delay no others.
 // Cut off: a slow build may be told to end, for example when the store is closed. It then publishes
-// its finished heads as an object of another name (Kind::Traits::begun). The next build takes them
-// over.
+//          its finished heads as an object of another name (Kind::Traits::begun). The next build
+//          takes them over.
 // Limits:  one job at a time for an object. After a failed job, the object may be asked for again
 //          after kAskAgainNs.
 // Errors:  those of jobs, kept by Lanes::Wait.
