@@ -3,7 +3,7 @@
 // what to do with them.
 //
 // Denominators: a search by scores does not know the weight of a layer's denominator_logits, which
-// have no key. For masses and errors, that weight is part of the whole.
+//          have no key. For masses and errors, that weight is part of the whole.
 // Threads: as operator.h. All threads share the scores of a unit with several ranges, so that any
 //          free threads finish its q heads.
 // Source:  search, then exact attention over what it found: RetrievalAttention App. B.

@@ -3,7 +3,6 @@
 // tokens.
 //
 // Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
-// Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
 #ifndef ATTNDB_ATTENTION_SEARCHING_H_
 #define ATTNDB_ATTENTION_SEARCHING_H_
 
