@@ -1,9 +1,10 @@
 // The fewest middle tokens that, with sinks and window, hold a share of the softmax mass.
 //
 // Denominator: the denominator logit's weight, which belongs to no token, is part of the mass, like
-//              a sink's: tokens need not supply it.
+//          a sink's: tokens need not supply it.
 // Estimated scores: a shift of the scores makes the mass right on average, if errors are about
-// equal for all tokens; the choice is kept. attention/mass_audit.h tells the mass that it holds.
+//          equal for all tokens; the choice is kept. attention/mass_audit.h tells the mass that it
+//          holds.
 // Cost:        a pass over the blocks, and one over the scores of blocks with a token heavy enough
 //              to matter (all lighter tokens together weigh less than may be left out).
 // Threads:     constant after construction.

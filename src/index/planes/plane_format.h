@@ -1,7 +1,7 @@
 // The byte form of the key planes of one kv head. It is also their form in memory: planes that are
 // read from disk are used in place. docs/formats/key_planes.md is the grammar.
 //
-// The planes have two parts, so that a reader who scans with 4 bits need not read the second:
+// The planes have two parts, so that a scan of 4 bits need not read the second:
 //   main   header, vectors of the transform, bounds, scales, high plane
 //   low    low plane
 // Units:   offsets and sizes in bytes, from the start of the part; all pieces start at multiples of
