@@ -1,6 +1,5 @@
 // A store whose files and lanes stop where a test says so, and continue when the test says so.
 //
-//
 // Threads: as the store's, where a test says so.
 #ifndef ATTNDB_API_STOPPED_DB_TEST_UTIL_H_
 #define ATTNDB_API_STOPPED_DB_TEST_UTIL_H_
