@@ -4,7 +4,6 @@
 // Only stored segments count as shared: contexts with equal tokens that were stored separately
 // share nothing.
 //
-//
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_CONTEXT_TREE_H_
 #define ATTNDB_CLI_COMMON_CONTEXT_TREE_H_

@@ -1,6 +1,5 @@
 // The output of `verify`, `compact`, `build` and `quota`, for a store or for a server.
 //
-//
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_UPKEEP_REPORT_H_
 #define ATTNDB_CLI_COMMON_UPKEEP_REPORT_H_
