@@ -1,7 +1,6 @@
 // Records readers: contexts that must not be evicted, segments that must not be removed while they
 // are opened, and segments that are removed once their last reader is gone.
 //
-//
 // Threads: thread-safe. Every session takes the mutex when it begins and ends, so no file is read,
 //          written or removed under it. Instead a segment that is being opened or removed is noted.
 //          Order of locks: mutex_, then those of the builder and the registry.

@@ -1,7 +1,6 @@
 // The numbers by which each tenant knows its contexts and segments: from 1, none used twice,
 // independent of other tenants.
 //
-//
 // Errors:  those of SQLite; also kCorruption (the tenant has no next number, or an impossible one).
 // Threads: as the connection, inside the caller's transaction.
 // Source:  docs/formats/catalog.md, section 3.
