@@ -8,6 +8,7 @@
 //          CodeByte(i) of each line. Bits 6 and 8: line s holds codes of subspace s, one a byte.
 //          Bits 4: line p holds those of subspace 2p in low halves of bytes, of 2p + 1 in high
 //          ones. So 16-bit lanes of a line hold keys i and i + 32, and sums of all even bytes and
+//          of all odd ones are those of keys in their order.
 // Tables:  an entry is a byte, (q.c - least of the subspace) / scale, to nearest; one scale per q
 //          row. Sums of 32 entries fit 16 bits. The order of entries depends on the instruction
 //          set. Only scans of the instruction set that made a table can read it.
