@@ -26,7 +26,7 @@ bool IsTenantName(std::string_view name) {
   });
 }
 
-// The tenant whose handle Open gives is told of all of the store.
+// The tenant of Open's handle gets reports about the whole store.
 bool IsOwner(std::string_view tenant) { return tenant == kDefaultTenant; }
 
 TensorView RowsOf(const TensorView& view, uint64_t begin, uint64_t end) {

@@ -97,8 +97,8 @@ Result<ContextNumber> ImportPieces(Database* database, SessionImpl* session,
   }
 }
 
-// Shares no part of a segment, of at most so many tokens (Publisher::SharesPart): the source has
-// the rows. Returns whether it did.
+// Stops sharing a part of a segment, of at most `most_tokens` tokens (Publisher::SharesPart),
+// because the source has its rows. Returns whether it did.
 Result<bool> LetGoOfPart(Database* database, const ImportRequest& request, uint64_t most_tokens,
                          SessionImpl* session) {
   const SessionChain& chain = session->chain();
