@@ -27,7 +27,7 @@ namespace attndb::attention {
 
 class DrawOperator final : public Operator {
  public:
-  // Number of tokens from whose scores thresholds are found before a unit is scanned.
+  // The number of tokens whose scores determine the thresholds, before a unit is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
   WorkCut cut() const override { return {.by_row = true}; }

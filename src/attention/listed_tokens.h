@@ -72,10 +72,9 @@ float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const floa
 // 2).
 inline float ScoreShift(float error, float scale) { return 0.5f * scale * error * error; }
 
-// Whether errors of scores are so small that weights by estimates are right enough over many
-// tokens. On SmolLM2's heads, whose 4-bit errors are .28 nats, reading V alone of twice as many
-// tokens gives less error than reading K and V of the drawn ones; at 1 nat estimated weights are
-// wrong by factors.
+// Whether errors of scores are so small that estimated weights are good enough over many tokens. On
+// SmolLM2's heads, with 4-bit errors of .28 nats, reading only V of twice as many tokens gives less
+// error than reading K and V of the drawn ones. At 1 nat, estimated weights are wrong by factors.
 inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
 
 // Replaces estimated scores by exact ones, from K.

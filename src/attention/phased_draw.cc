@@ -29,15 +29,15 @@ constexpr double kKeyShare = 0.35;
 // The draw of values may add this share of the head's variance, even where the keys used it all up.
 constexpr double kLeastValueShare = 0.25;
 
-// Thresholds need not be right, so that they are found from so many weights at most, in blocks.
+// Thresholds need not be exact: they are found from at most kMostCounted weights, in blocks.
 constexpr uint64_t kBlock = 64;
 constexpr uint64_t kMostCounted = 1024;
 
-// A head draws again so often before it reads all; and it aims lower then than it must.
+// A head draws again this often before it reads all tokens. It then aims lower than necessary.
 constexpr uint32_t kMostRounds = 3;
 constexpr double kLower = 0.7;
 
-// A head whose deviation is smaller leaves too little to chance to learn from.
+// A head with a smaller deviation leaves too little to chance to learn from.
 constexpr double kLeastSpread = 1e-6;
 
 constexpr int kUnit = kernels::kWordOfOne;

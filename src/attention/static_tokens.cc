@@ -14,8 +14,8 @@ struct RankedRun {
   uint64_t num_middle = 0;
 };
 
-// Calls f(run) for each run with a ranking, in order. Parts in front whose tokens stand elsewhere
-// than their keys say have none.
+// Calls f(run) for each run with a ranking, in order. Parts in front with moved tokens have no
+// ranking.
 template <typename F>
 void ForEachRanked(std::span<const HeadRun> runs, TokenRange middle, const F& f) {
   for (size_t begin = 0, end = 0; begin < runs.size(); begin = end) {

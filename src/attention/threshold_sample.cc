@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kLeastLogit = -60.0f;  // Lowest threshold, below the largest logit.
 
-// The search for a threshold ends within so many nats, a share of the wanted size.
+// The search for a threshold ends within this many nats, a share of the wanted size.
 constexpr double kCloseEnough = 0.004;
 constexpr int kMostSteps = 24;
 

@@ -24,9 +24,9 @@ constexpr uint64_t TileEnd(uint64_t token) { return (token / kTileTokens + 1) * 
 inline constexpr uint64_t kMinBlockTokens = 512;
 static_assert(kMinBlockTokens % kTileTokens == 0);
 
-// The blocks of a layer. Where a token sees all before it, blocks grow with their number: a unit of
-// work has a few hundred of them at most, whose states are kept where threads share it. A window
-// has few of the shortest.
+// The blocks of a layer. If a token sees all tokens before it, blocks grow with their number. A
+// unit of work then has at most a few hundred blocks, whose states are kept if threads share the
+// unit. A window has a few of the shortest blocks.
 class TokenBlocks {
  public:
   // Blocks from a power of 2 tokens to the next, where they are longer than the shortest.

@@ -1,11 +1,10 @@
 // Noise for drawing tokens whose weights are the bits of bfloat16 (kernels/draw.h: DrawByWords),
 // and the probabilities of being drawn.
 //
-// Draw:    a token of margin l is drawn with a probability that is the share of the table's words
-//          that are at most l. That share is counted, so that sums of 1 / probability are unbiased
-//          to the last bit, whatever the bits of a bfloat16 make of a logarithm. From kCertain on
-//          it is 1; at margin 0, that of all light tokens, it is 1 / kSize: every token can be
-//          drawn.
+// Draw:    a token of margin l is drawn with a probability: the share of the table's words that are
+//          at most l. This share is counted, so that sums of 1 / probability are unbiased to the
+//          last bit, in spite of a bfloat16's coarse logarithm. From kCertain on it is 1. At margin
+//          0, the margin of all light tokens, it is 1 / kSize: every token can be drawn.
 // Threads: pure functions.
 #ifndef ATTNDB_ATTENTION_WORD_NOISE_H_
 #define ATTNDB_ATTENTION_WORD_NOISE_H_

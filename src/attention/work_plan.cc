@@ -18,7 +18,7 @@ constexpr uint64_t kMinDenseUnitRows = 96;
 constexpr uint64_t kMinRangeTokens = 256;
 // Ranges of a dense unit are whole blocks of tokens.
 constexpr uint64_t kMinDenseRangeTokens = kMinBlockTokens;
-// Contexts of more tokens have so many blocks that memory counts for more than even shares.
+// Contexts with more tokens have so many blocks that memory matters more than even shares.
 constexpr uint64_t kLongContext = 32768;
 // Items per part: with more items, threads end at more equal times.
 constexpr uint64_t kItemsPerPart = 4;
