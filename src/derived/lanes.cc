@@ -18,7 +18,7 @@ namespace {
 // Linux has a nice value for each thread, although POSIX has one for the process. That it can't be
 // set is no reason not to work.
 void SetPriority(Lanes::Priority priority) {
-  constexpr int kLowest = 19;  // A seventieth of what another thread gets.
+  constexpr int kLowest = 19;  // A seventieth of another thread's share.
   constexpr int kLow = 10;     // A tenth.
   if (priority == Lanes::Priority::kNormal) return;
   const int nice = priority == Lanes::Priority::kLowest ? kLowest : kLow;

@@ -42,7 +42,7 @@ class PqKind final : public Kind {
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
     const index::PlaneSource& keys = *source.keys;
-    // Rows that don't divide into so many parts are read exactly.
+    // Rows that can't be divided into this many parts are read exactly.
     if (keys.keys.num_elements % options_.num_subspaces != 0) return BuiltHead();
     ATTNDB_ASSIGN_OR_RETURN(index::PqKeys codes,
                             index::PqKeys::Build({.keys = keys.keys,
