@@ -1,10 +1,10 @@
-// The best score that a question's tokens have in each block of keys.
+// The best score of a question's tokens in each block of keys.
 //
 // Shapes:  maxima [num_rows, num_blocks]: rows as in PlacedQuestion, blocks as in Blocks; unscaled
-//          scores. They are NaN, and so do not count, for a run whose head holds NaN or Inf, and
-//          for a block that has nothing but sinks.
-// Place:   the question stands right behind the block, wherever that lies, if it can be turned
-//          there.
+//          scores. They are NaN, and do not count, for a run whose head holds NaN or Inf, and for a
+//          block with only sinks.
+// Place:   the question stands directly behind the block, wherever the block lies, if it can be
+//          rotated there.
 // Errors:  as KvRun::ReadRows.
 // Threads: stateless; calls for different runs may share `maxima`.
 #ifndef ATTNDB_FIND_BLOCK_SCORES_H_
