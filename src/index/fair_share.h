@@ -75,8 +75,9 @@ class FairShare {
                     void* select_scratch);
   // Writes the scores of listed items to weights_.
   void Gather(const float* scores, std::span<const uint32_t> list);
-  // At most so many items of the row's share are not selected, and none of them scores more than
-  // *most. weights_ holds the scores of the selected items; their order may change.
+  // Returns a bound of the number of items in the row's share that are not selected. None of them
+  // scores more than *most. weights_ holds the scores of the selected items; their order may
+  // change.
   size_t MostMissing(size_t row, size_t share, const RatedItems& items,
                      std::span<const uint32_t> selected, float* most);
   // The weight of the row's scores in weights_, relative to that of its best score.

@@ -41,8 +41,7 @@ class ClusteredKeys final : public KeyIndex, public DrawIndex {
 
   ClusteredKeys() = default;  // Has no keys.
 
-  // Bytes that so many keys take at most: both parts, and the codes of means that are made from
-  // them.
+  // The most bytes for num_keys keys: both parts, and the codes of means that are made from them.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
   // The result has no keys if a key's square overflows float32. source.order must be empty.

@@ -24,7 +24,7 @@
 namespace attndb::index {
 
 struct KMeansOptions {
-  size_t cluster_keys = 16;  // Mean size: one centroid for each so many keys, rounded up.
+  size_t cluster_keys = 16;  // Mean size: one centroid per this many keys, rounded up.
   size_t num_rounds = 10;
 };
 

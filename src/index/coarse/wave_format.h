@@ -54,7 +54,7 @@ struct WaveLayout {
 // Writes kWaveHeaderBytes.
 void EncodeWaveHeader(const WaveShape& shape, uint64_t num_clusters, std::span<std::byte> out);
 
-// The sums in bytes that have so many clusters. REQUIRES: aligned as above, and as long as their
+// Reads the sums of bytes with this many clusters. REQUIRES: aligned as above, and as long as their
 // layout says.
 ClusterSums WaveSums(std::span<const std::byte> bytes, const WaveShape& shape,
                      uint64_t num_clusters);

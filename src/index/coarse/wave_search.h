@@ -1,11 +1,11 @@
 // Internal to coarse: one search, for a group's q rows, in the clusters of a chain of runs.
 //
 // Group:   clusters are ranked once for all rows: a cluster's worth is its share of the softmax
-//          over the centroids' scores, summed over rows, as in RetroInfer. A row that is not finite
-//          does not count. A row whose best clusters are passed over gets its share of the clusters
-//          first (fair_share.h).
-// Keys:    as many clusters of most worth are taken as hold effort x k visible keys; these keys are
-//          scored exactly, and each row finds the k best of them.
+//          over the centroids' scores, summed over rows, as in RetroInfer. A non-finite row does
+//          not count. If a row's best clusters are passed over, the row gets its share of the
+//          clusters first (fair_share.h).
+// Keys:    the clusters of most worth are taken until they hold effort x k visible keys. These keys
+//          are scored exactly, and each row finds the k best of them.
 // Numbers: clusters are numbered through all runs. A cluster without a visible key is worth
 //          nothing; hidden keys stay part of the means of other clusters.
 // Memory:  the caller's scratch; nothing is allocated.

@@ -11,7 +11,7 @@
 namespace attndb::index {
 namespace {
 
-constexpr size_t kQueriesAtOnce = 8;  // A scan of all rows is for so many.
+constexpr size_t kQueriesAtOnce = 8;  // A scan of all rows serves this many queries.
 
 float Ordered(float score) {
   return score == score ? score : -std::numeric_limits<float>::infinity();

@@ -23,7 +23,7 @@ constexpr size_t kLeastLists = 8;
 constexpr size_t kReservedPlaces = 2;
 constexpr size_t kReverseEdges = 4;
 
-// Neighbours of a key that no query found; the rest of its slot is for those linked through it.
+// Neighbours of a key that no query found; the rest of its slot is for keys linked through it.
 constexpr size_t kOtherNeighbours = 12;
 constexpr size_t kOtherCandidates = 48;
 // They are linked to at most this many covered keys, evenly spaced: this bounds the scan.

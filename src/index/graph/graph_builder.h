@@ -29,7 +29,7 @@ struct PriorGraph {
   size_t first_key = 0;
 };
 
-// Header of a graph of such keys and so many training queries, without its entry point.
+// Header of a graph of such keys and num_queries training queries, without its entry point.
 GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries);
 
 struct LinkWork;

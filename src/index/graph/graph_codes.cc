@@ -45,7 +45,7 @@ TurnedKeys::TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPoo
   Random random(kRotationSeed);
   for (float& sign : signs_) sign = random.OneIn(2) ? -1.0f : 1.0f;
   const size_t d = num_elements();
-  // Sums of parts, added in the order of the parts: the same whoever makes them.
+  // Sums of parts, added in the order of the parts: equal whichever thread computes them.
   std::vector<double> sums(NumKeyParts(num_keys) * d);
   ForKeys(pool, num_keys, [&](size_t begin, size_t end) {
     std::vector<float> row(d);

@@ -25,7 +25,7 @@ inline constexpr uint32_t kGraphVersion = 1;
 inline constexpr uint32_t kWideGraphVersion = 2;  // With wide slots of neighbours.
 inline constexpr size_t kGraphHeaderBytes = 64;
 inline constexpr size_t kGraphAlignment = 64;
-// Keys of a router, at most, in graphs that are built. A walk starts at up to so many keys of each
+// The most keys of a router in newly built graphs. A walk starts at up to this many keys of each
 // router.
 inline constexpr size_t kRouterKeys = 16;
 

@@ -14,13 +14,13 @@
 namespace attndb::index {
 namespace {
 
-// A walk starts at the keys of so many routers for each q row, found among the first kRouters of
-// them: the first of each spread over all of the training queries.
+// A walk starts at the keys of kStartRouters routers for each q row. It finds them among the first
+// kRouters, which are spread over all training queries.
 constexpr size_t kRouters = 256;
 constexpr size_t kStartRouters = 4;
 
-// Keys that a row follows in one step. More make longer batches, whose rows memory brings at the
-// same time, and follow keys that better ones would have displaced.
+// Keys that a row follows in one step. More keys make longer batches, whose rows memory delivers at
+// the same time, but also follow keys that better ones would have displaced.
 constexpr size_t kStepKeys = 4;
 
 // The number of visible keys, over the search window, up to which all are scored. Their rows are

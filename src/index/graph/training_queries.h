@@ -14,7 +14,8 @@ namespace attndb::index {
 // Element i of `count` elements that are spaced evenly over `total`.
 inline size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
 
-// How many queries may train a graph of so many keys; max_queries, keys_per_query: GraphOptions.
+// The most queries that may train a graph of num_keys keys; max_queries, keys_per_query:
+// GraphOptions.
 size_t MostQueries(size_t max_queries, size_t num_keys, size_t keys_per_query);
 
 // Loads a row of queries, or of keys, as float32.

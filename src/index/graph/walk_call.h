@@ -30,7 +30,7 @@ struct WalkCall {
   const float* best = nullptr;  // See IndexCall; null: not known.
 };
 
-// Keys of a batch: keys in sight are scored in batches of at most so many.
+// Keys in sight are scored in batches of at most this many.
 inline constexpr size_t kBatchKeys = 256;
 
 // Reads keys of a run and scores them.

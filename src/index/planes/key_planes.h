@@ -39,7 +39,7 @@ class KeyPlanes final : public KeyEstimates {
  public:
   KeyPlanes() = default;  // Has no keys.
 
-  // Bytes that Build allocates for so many keys, at most.
+  // The most bytes that Build allocates for num_keys keys.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
   // The result has no keys if a key's square overflows float32.
@@ -78,7 +78,7 @@ class KeyPlanes final : public KeyEstimates {
   //
   // bfloat16 [blocks, num_channels]: the mean of each block of kernels::kWeightBlock keys.
   kernels::RowsView block_means() const;
-  // Signs of the rotation of kernels/hadamard.h, equal in all planes of so many channels.
+  // Signs of the rotation of kernels/hadamard.h, equal in all planes with as many channels.
   std::span<const float> rotation() const { return signs_; }
   // scores[r * scores_stride + 64 i + j]: the score that Scan gives at 4 bits for key j of
   // blocks[i]. means[r * means_stride + b] is q_r times the mean of block b. Scores after the last

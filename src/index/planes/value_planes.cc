@@ -24,9 +24,9 @@ constexpr std::string_view kValueMeansMagic = "attnvmea";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 64;
 
-// One scale serves all channels and tokens of a block. Where single values are so large that codes
-// are off by more than this share of the others, they would be wrong unseen: both halves of a
-// sample, whose distance tells its error, are read from the same codes.
+// One scale serves all channels and tokens of a block. Some single values may be so large that
+// codes of the others are off by more than this share. Such codes would be wrong unnoticed: a
+// sample's error is estimated from the distance of its halves, and both halves read the same codes.
 constexpr double kMostOff = 0.02;
 
 // The places of the pieces: a float32 for each block, followed by `piece_bytes`.

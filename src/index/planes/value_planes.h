@@ -1,12 +1,12 @@
-// Smaller forms of the values of one kv head of a run of tokens (kernels/value_planes.h): value
-// planes, codes of 8 bits, for tokens whose weight is not worth a read of V; and value means, means
-// of blocks with bounds of the norms in them, for tokens that are not read one by one.
+// Smaller forms of the values of one kv head of a run of tokens (kernels/value_planes.h). Value
+// planes are codes of 8 bits, for tokens whose weight does not justify a read of V. Value means are
+// means of blocks with bounds of their norms, for tokens that are not read one by one.
 //
-// Byte form: docs/formats/value_planes.md; it is their form in memory too.
+// Byte form: docs/formats/value_planes.md; also their form in memory.
 // Errors:    kResourceExhausted: no memory; Parse: kCorruption, or kUnsupported for another
 //            version, naming object, field, expected and found. Values must be finite (heads with
 //            NaN or Inf run `full`).
-// Threads:   constant once made.
+// Threads:   constant after construction.
 #ifndef ATTNDB_INDEX_PLANES_VALUE_PLANES_H_
 #define ATTNDB_INDEX_PLANES_VALUE_PLANES_H_
 

@@ -53,7 +53,8 @@ class KeyLanes {
   std::vector<float> distances_;
 };
 
-// The first whose distances, added up, exceed `target`; the last that is not 0 if none does.
+// The first key at which the summed distances exceed `target`; if there is none, the last key with
+// a distance above 0.
 size_t FindWhere(std::span<const float> distances, double target) {
   double sum = 0;
   size_t last = 0;

@@ -10,9 +10,9 @@
 namespace attndb::index {
 namespace {
 
-// Errors of codes are taken to be normal, with one deviation for all keys of a run. That does not
+// Errors of codes are assumed to be normal, with one deviation for all keys of a run. That does not
 // hold for keys that are far longer than others. A search by mass scores the keys of a block
-// exactly if one of them may be so many deviations off; other searches do so at
+// exactly if one of them may be off by this many deviations; other searches do so at
 // PqKeys::kMostDeviations.
 constexpr float kMassDeviations = 2.5f;
 

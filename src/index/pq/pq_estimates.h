@@ -72,7 +72,7 @@ class PqEstimates {
 
  private:
   static constexpr size_t kOutlierPart = 4;
-  // Deviations below so many nats are no matter.
+  // Smaller deviations, in nats, do not matter.
   static constexpr float kLeastNats = 0.1f;
 
   bool IsMass() const { return call_.spec.kind == SearchKind::kMass; }

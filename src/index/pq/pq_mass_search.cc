@@ -15,12 +15,12 @@
 namespace attndb::index {
 namespace {
 
-// A mass is not estimated at all where the selected keys are so many times further off than the
-// deviation says, in the mean square.
+// A mass is not estimated at all if the mean square error of the selected keys is this many times
+// the expected one.
 constexpr double kMostSpread = 4;
 
-// A block's keys may be so many deviations off before its mass is taken to be larger than its
-// estimate.
+// Estimates of a block's keys may be off by this many deviations. Beyond, the block's mass is
+// assumed to be larger than its estimate.
 constexpr float kUsualDeviations = 1.5f;
 
 // A search selects so often at most.

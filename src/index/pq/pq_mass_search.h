@@ -3,11 +3,11 @@
 //
 //   1. The search selects the keys that some row needs by estimates, and the outliers. It scores
 //      them exactly.
-//   2. It ends if these keys hold the share of the estimated mass, and index::LeastAudited of the
-//      mass that is raised where estimates of a block may be further off. Else it leaves out half
-//      as much, up to kMostRounds times.
-//   3. It scores all keys if step 2 never ends, or if estimates do not tell what keys weigh: there
-//      are too many outliers, or selected keys lie too far from their estimates.
+//   2. It ends if these keys hold the share of the estimated mass, and index::LeastAudited of a
+//      mass that is raised for blocks with larger errors. Else it leaves out half as much, up to
+//      kMostRounds times.
+//   3. It scores all keys if step 2 never ends, or if estimates do not tell the weights of keys:
+//      there are too many outliers, or selected keys are too far from their estimates.
 //
 // Errors:  those of reads.
 // Threads: one thread a search.

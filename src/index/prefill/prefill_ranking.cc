@@ -51,7 +51,7 @@ class Weigher {
   }
 
  private:
-  // Changes the scores. A row whose weights are no numbers says nothing.
+  // Changes the scores. A row with NaN weights does not count.
   void AddWeights(uint64_t row, float* scores, std::vector<double>* weights) const {
     const uint64_t num_seen = std::min(uint64_t{source_.queries.tokens[row]} + 1, source_.num_keys);
     kernels::ToLogits(scores, num_seen, source_.logit, scores);
