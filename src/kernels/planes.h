@@ -2,12 +2,12 @@
 // all keys for the q rows of a group from the high plane alone (4 bits) or from both (8 bits).
 //
 // Code:    c = x / scale of the key, to nearest, ties to even, in [-128, 127]; u = c + 128. The
-//          high plane holds u >> 4, the low plane u & 15. (As computed: x times the float32
-//          reciprocal of the scale, and 128 becomes 127; |x - scale * c| <= scale / 2 but for that
-//          rounding.)
-// Scales:  a bfloat16 for each key: the smallest that is not below max|x| / 127.5 and is normal, or
-//          0 where all x are 0. So keys below about 2^-119 have few or no codes other than 0, and
-//          no reciprocal of a scale overflows.
+//          high plane holds u >> 4, the low plane u & 15. (The computation multiplies x by the
+//          float32 reciprocal of the scale, and 128 becomes 127; |x - scale * c| <= scale / 2,
+//          except for that rounding.)
+// Scales:  a bfloat16 for each key: the smallest normal one that is at least max|x| / 127.5, or 0
+//          if all x are 0. So keys below about 2^-119 have few or no codes other than 0, and no
+//          reciprocal of a scale overflows.
 // Block:   kPlaneKeys keys; those past the end have code 0 and scale 0. num_channels is a multiple
 //          of 16. A plane of a block is num_channels / 8 lines of 64 bytes. Line o holds channels
 //          8o to 8o + 7: byte 4 * key + i has channel 8o + i in its low half and channel
