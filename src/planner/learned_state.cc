@@ -11,7 +11,7 @@ namespace {
 constexpr double kMinRatio = 1.0 / 64;
 constexpr double kMaxRatio = 64;
 constexpr double kOutlier = 4;
-constexpr uint32_t kMaxCount = 8;  // A mean of about so many calls.
+constexpr uint32_t kMaxCount = 8;  // A mean of about this many calls.
 
 // A few audited blocks stand for many, so a mean over few calls would say nothing.
 constexpr double kMissedCalls = 256;

@@ -46,7 +46,7 @@ struct MachineConstants {
   GroupNanos score = {25, 25, 26, 42};   // Scoring K of a token, in a stream.
   std::vector<ScanNanos> scans = {{8, {12, 12, 16, 32}}, {4, {6, 7, 12, 24}}};
   double select = 2.0;   // Comparing and weighing a token, by one q head.
-  double row = 45.0;     // Reading a row at a random place, and what one q head does with it.
+  double row = 45.0;     // Reading a row at a random place, and one q head's work on it.
   double hop = 110.0;    // Reading a row whose place the previous read gave.
   double head = 2000.0;  // Choosing, for a q head, however few tokens there are.
 

@@ -8,7 +8,7 @@ namespace {
 // Errors that an objective is tried with, smallest first.
 constexpr double kErrorLadder[] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5};
 
-// It is looked for again after so many calls of a layer, or so much growth.
+// The error is computed again after this many calls of a layer, or this much growth.
 constexpr uint32_t kSettledCalls = 32;
 constexpr uint64_t kSettledGrowth = 32;  // One part in it.
 

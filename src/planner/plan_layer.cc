@@ -42,8 +42,8 @@ constexpr uint32_t kFirstTrials = 2;
 constexpr double kMuchSlower = 2;
 constexpr double kHopeless = 8;
 
-// Later on a head explores after so many calls, and after four times as many each time: the calls
-// before may have been disturbed, and trials cost ever less.
+// Later on a head explores after this many calls, and each time after four times as many. Earlier
+// calls may have been disturbed, and trials become ever cheaper.
 constexpr uint64_t kFirstExplored = 16;
 constexpr double kSlowestExplored = 4;
 
@@ -108,8 +108,8 @@ Cost PriceFull(const LayerQuestion& question, double tokens, const MachineConsta
   return {cost.bytes / rows, cost.ns / rows};
 }
 
-// q heads of a group that draw together read so many rows less than they would alone: SmolLM2's
-// groups of three draw 0.64 to 0.55 of the rows. That it goes on so for larger groups is assumed.
+// A group that draws together reads fewer rows than its q heads alone: SmolLM2's groups of three
+// draw 0.64 to 0.55 of the rows. Larger groups are assumed to continue this.
 double DistinctShare(const LayerQuestion& question) {
   constexpr double kExponent = -0.42;
   return question.plan->Draws() ? std::pow(question.spec->group_size(), kExponent) : 1.0;
