@@ -183,7 +183,7 @@ class Bench {
   uint64_t sink() const { return sink_; }  // Reading the sink forces the compiler to do the work.
 
  private:
-  // Tokens of so many bytes that fit.
+  // The number of tokens with this many bytes that fit.
   size_t TokensOf(size_t bytes) const { return std::min(kTokens, data_.size() / 2 / bytes); }
   size_t Words() const { return data_.size() / 64 * 64; }
   float Normal() {
@@ -199,7 +199,7 @@ class Bench {
     next_ += bytes;
     return piece;
   }
-  // Rows here and there among so many, ascending or not.
+  // Chooses rows at random among num_rows, ascending or not.
   void PickRows(uint64_t num_rows, bool ascending) {
     for (size_t i = 0; i < kRows; ++i) {
       indices_[i] = static_cast<uint32_t>(random_.Uniform(num_rows));
