@@ -72,18 +72,18 @@ class SessionChain {
 
   // Ok if `tokens` may be the ids of a session that holds this chain: they begin with its tokens.
   Status CheckTokens(std::span<const TokenId> tokens) const;
-  // Ok if what follows the chain was computed with all of it as one prompt.
+  // Ok if the tokens behind the chain have seen all of it, as one prompt.
   Status CheckIsOnePrompt() const;
-  // Ok if the chain may be cut to so many tokens.
+  // Ok if the chain may be cut to num_tokens tokens.
   Status CheckCrop(uint64_t num_tokens) const;
 
-  // Keeps the first tokens. REQUIRES: it has as many.
+  // Keeps the first tokens. REQUIRES: the chain has at least as many.
   void Crop(uint64_t num_tokens);
   void Reset();
   // Takes another chain of the same tokens and, perhaps, more: `tokens` are all of them. Returns
-  // what it had. REQUIRES: `held` has at least as many.
+  // the previous chain. REQUIRES: `held` has at least as many tokens.
   HeldChain MoveTo(HeldChain held, std::span<const TokenId> tokens);
-  // Takes entries that have the same rows. Returns what it had.
+  // Takes entries with the same rows. Returns the previous entries.
   std::vector<ChainEntry> Replace(std::vector<ChainEntry> entries);
 
  private:

@@ -1,5 +1,5 @@
-// How the rows of q and k of each layer of a model are turned to other positions. Layers whose RoPE
-// is the same share a table.
+// The rotations of the rows of q and k to other positions, for each layer of a model. Layers with
+// the same RoPE share a table.
 //
 // Units:   positions.
 // Threads: thread-compatible.
@@ -19,14 +19,14 @@ namespace attndb::internal {
 
 class TurnTables {
  public:
-  // Errors: kUnsupported (a scaling whose angles are not known, by layer and name; a model without
-  //         RoPE, whose positions, if it has any, are in the tokens' rows for good).
+  // Errors: kUnsupported (a scaling with unknown angles, by layer and name; a model without RoPE,
+  //         whose positions, if it has any, are part of the tokens' rows).
   static Result<TurnTables> Of(const ModelSpec& spec);
 
-  // q of these layers is turned back by each of `moves`, for tokens that are moved on by as much.
+  // For tokens that are moved on by each of `moves`, q of these layers is rotated back by as much.
   void SetMoves(std::span<const int64_t> moves);
   std::span<const Turn> TurnsOf(LayerId layer) const { return kinds_[kind_of_layer_[layer]].turns; }
-  // q and k are turned on by so many positions as they come in. 0: not at all.
+  // Incoming q and k are rotated by this many positions. 0: not at all.
   void SetShift(int64_t positions);
   const Turn* ShiftOf(LayerId layer) const {
     const std::vector<Turn>& shift = kinds_[kind_of_layer_[layer]].shift;
