@@ -22,7 +22,7 @@ constexpr size_t kMaxLineBytes = 1 << 16;
 constexpr uint64_t kMaxTokens = 1'000'000'000;  // A prompt's or an answer's.
 constexpr double kMaxTime = 1e12;
 
-// A turn and whose it is.
+// A turn and its conversation.
 struct Line {
   double time = 0;
   std::string conversation;
