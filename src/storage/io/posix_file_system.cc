@@ -198,8 +198,8 @@ class PosixWritableFile final : public WritableFile {
   Status status_;  // The first error: poisons the file.
 };
 
-// Descriptors of the locks that the process holds. A fork holds them, too, and would keep a file
-// locked that its owner has closed: it lets go of all when it begins.
+// Descriptors of the locks that the process holds. A forked child holds them, too, and would keep a
+// file locked that its owner has closed. So the child releases all of them when it begins.
 struct HeldLocks {
   std::set<FileDescriptor*> descriptors;
   void BeginFork() {

@@ -99,7 +99,7 @@ class MemoryBudget {
     resident.last_use_.store(now, std::memory_order_relaxed);
     resident.group_->last_use_.store(now, std::memory_order_relaxed);
   }
-  // Takes the resident off the list; it is freed when its last holder lets go.
+  // Takes the resident off the list. It is freed when its last holder releases it.
   void Drop(const Resident* resident) ATTNDB_EXCLUDES(mutex_);
 
   uint64_t limit_bytes() const { return limit_bytes_; }

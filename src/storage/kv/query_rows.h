@@ -36,8 +36,8 @@ struct QueryBuffer {
   std::vector<uint32_t> tokens;
   std::vector<uint32_t> q_heads;
 
-  // Makes room for so many rows of `row_bytes` in all; false if the budget has no memory for them,
-  // and nothing has changed. REQUIRES: at least as many as there are.
+  // Makes room for num_rows rows of `row_bytes` in all. False if the budget has no memory for them;
+  // nothing has changed then. REQUIRES: at least as many as there are.
   bool Reserve(size_t num_rows, size_t row_bytes, MemoryBudget* budget) {
     Result<Reservation> room =
         budget->Reserve(num_rows * (row_bytes + 2 * sizeof(uint32_t)), "sampled q of a session");

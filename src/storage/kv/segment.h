@@ -162,8 +162,9 @@ class Segment final : public KvRun {
   };
 
   Status ReadHeaderAndTable();
-  // The layer, if so many first tokens of it are in memory or once another thread has loaded it;
-  // else null, and the caller is to load it and to call EndLoad, with null if that failed.
+  // Returns the layer if its first num_first tokens are in memory, or once another thread has
+  // loaded it. Else returns null: the caller must load the layer and call EndLoad, with null after
+  // a failure.
   std::shared_ptr<const internal::LayerData> BeginLoad(LayerId layer, uint64_t num_first)
       ATTNDB_EXCLUDES(mutex_);
   void EndLoad(LayerId layer, const std::shared_ptr<const internal::LayerData>& data)

@@ -132,7 +132,7 @@ class Writer {
     return Status::Ok();
   }
 
-  // Rows of all pieces, whose token indices must ascend.
+  // Counts the rows of all pieces. Their token indices must ascend.
   Result<uint64_t> CountQueries(LayerId layer, uint32_t head,
                                 std::span<const QueryRows> pieces) const {
     const std::string what =

@@ -74,8 +74,8 @@ class Placement {
   void SetPinned(ItemId id, bool pinned);
   // The time of the next job, if the caller knows it; kNever: unknown, or there is none.
   void SetNextUse(ItemId id, double when);
-  // The item needs the segment, of so many bytes, as long as it is stored.
-  // REQUIRES: the item is in no tier; a segment has one size.
+  // The item needs the segment, of `bytes` bytes, as long as the item is stored. REQUIRES: the item
+  // is in no tier; a segment has one size.
   void Share(ItemId id, SegmentId segment, uint64_t bytes);
   // The conversation is over: its KV is dropped, and it is known no more. REQUIRES: no job waits.
   void Forget(ItemId id, double now, Moves* moves);

@@ -81,8 +81,8 @@ double PlaceOf(const Policy& policy, bool returning, double now);
 // is kept free ([AS] 3.3.1). 0 if nothing is stored.
 uint64_t PrefetchWindow(const Policy& policy, uint64_t memory_bytes, double mean_item_bytes);
 
-// Tokens that are saved of a conversation that has so many, where the model's window holds
-// `window` and half of them are dropped by the next turn of one that has reached it ([AS] 4.1).
+// The tokens that are saved of a conversation with num_tokens tokens. The model's window holds
+// `window`; the turn after a full window drops half of it ([AS] 4.1).
 uint64_t SavedTokens(const Policy& policy, uint64_t num_tokens, uint64_t window);
 
 }  // namespace attndb::tier

@@ -27,7 +27,8 @@ struct Return {
 
 class ReturnForecast {
  public:
-  static constexpr uint32_t kMaxTurns = 64;  // Conversations of more turns count as of so many.
+  // Conversations with more turns count as if they had this many.
+  static constexpr uint32_t kMaxTurns = 64;
 
   // A conversation of `turns` turns went on after `idle_seconds`; `was_gone`: it had been counted
   // by AddGone before.

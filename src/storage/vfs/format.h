@@ -16,9 +16,10 @@ inline constexpr uint64_t kGranuleBytes = 4096;
 // Sections start at multiples of this, in the file and so in memory.
 inline constexpr uint64_t kSectionAlignment = 64;
 
-// A section of so many bytes starts at a multiple of kGranuleBytes, and so does the first one of a
-// layer if it fills a granule. Smaller ones are packed behind it: a granule for each would make the
-// segment of a short turn larger by a quarter (docs/formats/segment.md).
+// A section of at least this many bytes starts at a multiple of kGranuleBytes, and so does the
+// first section of a layer if it fills a granule. Smaller sections are packed behind it: one
+// granule each would make the segment of a short turn larger by a quarter
+// (docs/formats/segment.md).
 inline constexpr uint64_t kLargeSectionBytes = uint64_t{128} << 10;
 
 // Names of object kinds and of section kinds: lower-case letters, digits and '_', NUL padded.

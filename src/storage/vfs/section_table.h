@@ -44,9 +44,9 @@ struct SectionEntry {
   friend bool operator==(const SectionEntry&, const SectionEntry&) = default;
 };
 
-// `section`, whose layer and length are set, starts at the next multiple of this behind `previous`
-// (null: it is the first): a granule if it is large, or the first of its layer and fills a granule;
-// else 64 bytes.
+// The multiple at which `section`, whose layer and length are set, starts behind `previous` (null:
+// it is the first). That is a granule if the section is large, or if it is the first of its layer
+// and fills a granule; else 64 bytes.
 uint64_t AlignmentOf(const SectionEntry& section, const SectionEntry* previous);
 
 // Bytes of a table, padded to whole granules.
