@@ -145,7 +145,7 @@ std::vector<SegmentId> Uses::BeginRemoval(std::span<const SegmentId> segments) {
   MutexLock lock(&mutex_);
   std::vector<SegmentId> removable;
   for (const SegmentId id : segments) {
-    // A job that is at it lets go soon, and sweeps.
+    // A running job releases the segment soon, and then sweeps.
     parts_.builder->Cancel(static_cast<derived::SegmentId>(id));
     if (opening_.contains(id) || parts_.registry->InUse(id)) {
       unreferenced_.insert(id);

@@ -321,7 +321,7 @@ Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
 Result<bool> CatalogContexts::AnyExpired() const {
   const int64_t now = core_->ExpiryNow();
   MutexLock lock(core_->mutex());
-  // Expire changes the dates, and then finds what has expired by these.
+  // Expire first changes the dates, and then finds expired contexts by the new dates.
   if (core_->SeeUses().must_lift() && !core_->options().read_only) return true;
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   for (Query& query : ExpiredRows(core_->database(), now, core_->SeeUses().FindBehind())) {

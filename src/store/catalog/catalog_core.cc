@@ -127,7 +127,7 @@ Status CatalogCore::LoadMeta() {
   return {};
 }
 
-// Best effort: a catalog whose index of uses is damaged can be opened, and read.
+// Best effort: a catalog with a damaged index of uses can be opened and read.
 void CatalogCore::SeeLatestUse() {
   if (options_.read_only) return;  // Another process writes the dates, and puts them right.
   const Result<int64_t> latest_us = LatestUse(database_.get());

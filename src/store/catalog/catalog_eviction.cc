@@ -1,4 +1,4 @@
-// Eviction: which contexts give back so many bytes, the least recently used first.
+// Eviction: chooses contexts that free enough bytes, the least recently used first.
 
 #include <algorithm>
 #include <functional>

@@ -320,8 +320,8 @@ Status Publication::NoteTitleAndBase() {
   return SetContinued(database_, outcome_.id, continued);
 }
 
-// The longest context whose tokens the new one begins with; of several, the base. That may be one
-// that was not there yet when the base was chosen, or one within a base that has more tokens.
+// The longest context that is a beginning of the new one; of several, the base. It may have been
+// published after the base was chosen, or lie within a base with more tokens.
 Result<ContextId> Publication::FindContinued() const {
   ContextId continued = ContextId::kNone;
   if (request_.cuts.empty()) {

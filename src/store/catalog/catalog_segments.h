@@ -47,9 +47,8 @@ class CatalogSegments {
   // Errors: kFailedPrecondition (a segment of the run is gone or quarantined); kInternal.
   Result<MergeOutcome> ReplaceRun(const MergeRequest& request);
 
-  // --- The work list of Compact: segments whose chains have changed since Compact found nothing to
-  // do
-  //     for them.
+  // --- The work list of Compact: segments whose chains have changed since Compact was done with
+  // them.
 
   // Makes all segments of the tenant unsettled if they were settled for segments of another length.
   Status UnsettleForLength(TenantId tenant, uint64_t segment_tokens);

@@ -34,7 +34,7 @@ using StoreUuid = std::array<std::byte, 16>;
 
 struct CatalogOptions {
   std::string path;        // Path of the file, "<store>/catalog.db".
-  bool read_only = false;  // Opened to read only, beside a writer of another process.
+  bool read_only = false;  // Read-only, beside a writer of another process.
   // Creates the catalog if it does not exist. The caller makes sure that the store then holds no
   // segments: an empty catalog would call all of them orphans.
   bool create_if_missing = false;
@@ -56,7 +56,7 @@ struct Tenant {
 // An object derived from a segment: planes or an index.
 struct CompanionRecord {
   std::string kind;
-  uint64_t generation = 0;  // Tells its files from those of other companions of its kind.
+  uint64_t generation = 0;  // Distinguishes its files from those of other companions of its kind.
   bool required = false;    // A reader that doesn't know the kind can't read the segment.
   uint64_t file_bytes = 0;
   Sha256Digest root_hash{};
@@ -187,8 +187,8 @@ struct PublishOutcome {
   ContextNumber number = ContextNumber::kNone;
   std::vector<ChainLink> chain;  // The published chain.
   bool grown = false;  // The base continues to exist under its id and number, as this context.
-  std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
-  std::vector<std::string> evicted;     // Labels of those dropped by evict alone, in its order.
+  std::vector<ContextId> dropped;    // Contexts dropped by replace, drop_base and evict.
+  std::vector<std::string> evicted;  // Labels of the contexts that `evict` dropped, in its order.
   std::vector<SegmentId> unreferenced;  // See CatalogSegments::Remove.
 };
 
@@ -235,7 +235,7 @@ struct PrefixNearMiss {
   enum class Reason { kOtherModel, kOtherPosition, kDamaged, kExpired };
   Reason reason = Reason::kOtherModel;
   uint64_t num_contexts = 0;  // Contexts of the tenant that are not reused for this reason.
-  // The context that agrees longest, if it agrees longer than what is reused; otherwise kNone.
+  // The context that agrees longest, if it agrees longer than the reused one; else kNone.
   PrefixMatch best;
 };
 

@@ -1,5 +1,4 @@
-// Counters, kept in tables beside chains, segments and contexts, that make a walk over these
-// unnecessary.
+// Counters, kept in tables beside chains, segments and contexts. They replace walks over these.
 //
 //   segment_uses   of each segment: contexts that have it, changes of the chains that have it, and
 //                  how many of these changes Compact has seen

@@ -49,7 +49,7 @@ Result<std::optional<PrefixMatch>> PrefixSearch::Find(const TreeIdentity& tree,
   return match;
 }
 
-// Cuts below a node whose tokens match may lead to longer matches than the path itself.
+// Cuts below a matching node may lead to longer matches than the path itself.
 Result<std::optional<PrefixMatch>> PrefixSearch::FindFrom(const TreeIdentity& tree, Level top,
                                                           uint64_t after_cut,
                                                           std::span<const TokenId> tokens) {
