@@ -14,7 +14,7 @@ namespace attndb::cli {
 namespace {
 
 constexpr std::string_view kDone = "[DONE]";
-constexpr size_t kMaxShownBytes = 1000;  // An error's text has at most so many.
+constexpr size_t kMaxShownBytes = 1000;  // The most bytes of an error's text.
 constexpr int kHttpOk = 200;
 constexpr int kUnauthorized = 401;
 

@@ -43,7 +43,7 @@ Result<ExitCode> CompactThroughServer(Environment* env, const std::string& conte
                                       uint64_t segment_tokens);
 Result<ExitCode> BuildThroughServer(Environment* env, const std::string& context,
                                     const std::string& index);
-// The quota of the tenant whose key it is, which must be an operator's. 0 = none.
+// Sets the quota of the key's tenant; the key must be an operator's. 0 = none.
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 
 struct ServerQuestion {

@@ -27,7 +27,7 @@ Json RequestFor(const ServerExplain& asked) {
   return body;
 }
 
-// `text`, whose lines a terminal may be shown.
+// Returns `text` with lines that are safe for a terminal.
 std::string PrintableLines(std::string_view text) {
   std::string lines;
   while (!text.empty()) {

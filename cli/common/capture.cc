@@ -61,7 +61,7 @@ class QueryKeeper {
     return static_cast<size_t>(at - layers.begin());
   }
 
-  // llama.cpp hands over float32 whose heads are rows of their own.
+  // llama.cpp passes float32 with each head in a row of its own.
   static void TakeRow(const TensorView& q, int64_t row, float* to) {
     const auto* const from = static_cast<const float*>(q.data) + row * q.strides[0];
     for (int64_t head = 0; head < q.heads(); ++head) {

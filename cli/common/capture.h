@@ -1,4 +1,4 @@
-// A prefill whose q, k and v of some layers are kept in a KV file: real vectors for benchmarks.
+// A prefill that keeps q, k and v of some layers in a KV file: real vectors for benchmarks.
 //
 // Method:  the tokens run through the engine on a session in a temporary store. K and V are read
 //          from the session at the end; q of the last tokens is kept in memory as it comes by.
@@ -35,8 +35,8 @@ struct CaptureOptions {
 // Writes `path`, which must not be there yet.
 Status Capture(llama::LlamaEngine* engine, std::span<const TokenId> tokens,
                const CaptureOptions& options, const std::string& path);
-// The same upon the first of `tokens` that `session` holds, whose q is not seen; its plan holds.
-// REQUIRES: it holds no more than all but the last options.num_queries of them.
+// Does the same on a session that holds the first of `tokens`. Their q is not captured, and the
+// session's plan applies. REQUIRES: the session lacks at least the last options.num_queries tokens.
 Status Capture(llama::LlamaEngine* engine, Session* session, std::span<const TokenId> tokens,
                const CaptureOptions& options, const std::string& path);
 

@@ -21,7 +21,7 @@ std::string IdName(ContextId id);
 // How a user names a context on the command line: its name, else "#id".
 std::string NameOf(const ContextInfo& context);
 
-// Key planes of so many bytes, and segments without: "23 MiB, not built of 2 segments".
+// Text about key planes: "23 MiB, not built of 2 segments".
 std::string PlanesText(uint64_t bytes, uint64_t num_pending);
 
 Json ToJson(const ContextInfo& context);

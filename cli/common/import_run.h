@@ -62,7 +62,7 @@ class ImportRun {
   // context that only shares the document's beginning belongs to another import.
   Status FindBase(const Session& session);
   Status Prefill(Session* session, std::span<const TokenId> rest, uint64_t checkpoint_tokens);
-  // After so many tokens of `num_rest`.
+  // Called after tokens_done of `num_rest` tokens.
   Status Checkpoint(Session* session, uint64_t tokens_done, uint64_t num_rest,
                     uint64_t checkpoint_tokens);
   Status StoreCheckpoint(Session* session);

@@ -75,7 +75,8 @@ Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
 
 Status CheckQuestion(Environment* env, const llama::LlamaEngine& engine,
                      std::string_view question) {
-  constexpr size_t kShortBytes = 65536;  // Take no time, and have not so many tokens.
+  // Shorter questions are fast, and have too few tokens to check.
+  constexpr size_t kShortBytes = 65536;
   if (question.size() <= kShortBytes) return Status();
   const llama::TokenizeLimits limits = TextLimits(env, engine.info());
   ATTNDB_ASSIGN_OR_RETURN(

@@ -15,7 +15,7 @@
 
 namespace attndb::cli {
 
-// How a message names the model: by its file, whose name a user has seen.
+// The name of the model in messages: its file, which the user knows.
 std::string ModelNameOf(const llama::ModelInfo& info);
 
 // Tokens of a text that are counted at most: no scaling reaches more. UINT64_MAX: the model file
