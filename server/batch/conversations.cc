@@ -12,8 +12,8 @@ namespace attndb::server {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
-constexpr size_t kMaxTurns = 64;     // That answer the same messages: ids of the last ones.
-constexpr size_t kMaxReplies = 16;   // To the same messages: the last ones that are looked at.
+constexpr size_t kMaxTurns = 256;    // That answer the same messages: ids of the last ones.
+constexpr size_t kMaxReplies = 64;   // The last of these that are looked at: kMaxChoices.
 constexpr size_t kLeastCommon = 32;  // First tokens that a prompt shares with its predecessor.
 constexpr size_t kMaxLongest = 4;    // Predecessors that share as many tokens with a prompt.
 constexpr size_t kMaxStored = 16;    // The last contexts that are looked at for them.
@@ -439,13 +439,23 @@ bool Conversations::DropOldestLive(const std::string& tenant) {
 }
 
 Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
-                                            std::span<const TokenId> tokens) {
+                                            std::span<const TokenId> tokens, size_t num_turns) {
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
-  while (true) {
-    Result<RoomReport> report = db.CheckRoom(engine_->spec(), tokens, {.wait = false});
-    if (report.status().code() != StatusCode::kResourceExhausted) return report;
-    if (!DropOldestLive(tenant)) return report;
-  }
+  const auto check = [&](std::span<const TokenId> all) {
+    while (true) {
+      Result<RoomReport> report = db.CheckRoom(engine_->spec(), all, {.wait = false});
+      if (report.status().code() != StatusCode::kResourceExhausted) return report;
+      if (!DropOldestLive(tenant)) return report;
+    }
+  };
+  Result<RoomReport> report = check(tokens);
+  if (!report.ok() || num_turns <= 1) return report;
+  // One turn with the new tokens of all takes as much as these turns.
+  const std::span<const TokenId> more = tokens.subspan(report->num_reused);
+  std::vector<TokenId> all(tokens.begin(), tokens.end());
+  all.reserve(tokens.size() + (num_turns - 1) * more.size());
+  for (size_t i = 1; i < num_turns; ++i) all.insert(all.end(), more.begin(), more.end());
+  return check(all);
 }
 
 std::vector<PendingStore> Conversations::PendingStores() const { return stores_.Pending(); }

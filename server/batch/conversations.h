@@ -107,7 +107,7 @@ class Conversations {
   std::string TitleOf(const std::string& tenant, const std::string& context) const;
 
   // The texts of the turns that answered the messages with this digest: the newest first, the last
-  // 16. Errors: as DB::List.
+  // 64, which are all choices of a request. Errors: as DB::List.
   Result<std::vector<KeptText>> Candidates(const std::string& tenant, const std::string& digest);
   // The texts that share the most first tokens with a prompt, 32 at least, of live sessions and of
   // the last stored contexts: the longest first, 4 at most.
@@ -153,8 +153,10 @@ class Conversations {
   void DropLive(const std::string& tenant);
   // What to store these tokens would take. Contexts of live sessions are in use, and can't be
   // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
+  // `num_turns`: so many turns begin with these tokens, and each stores what is new of them.
   // Errors: as DB::CheckRoom, which waits for no merge.
-  Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens);
+  Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens,
+                               size_t num_turns = 1);
   // What was kept and is not durable yet.
   std::vector<PendingStore> PendingStores() const;
   // Waits until what was kept is durable, or can't be.

@@ -241,6 +241,21 @@ TEST_F(ConversationsTest, WhereRoomLacksTheTenantsOldestAreLetGoOf) {
   EXPECT_EQ(conversations_->num_live(), 1u);
 }
 
+TEST_F(ConversationsTest, TurnsThatBeginAlikeTakeRoomEach) {
+  Open();
+  Keep(kMine, "turn", Ids(512, 1));
+  conversations_->WaitForStores();
+  Tokens prompt = Ids(512, 1);
+  const Tokens more = Ids(300, 2);
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport one, conversations_->CheckRoom(kMine, prompt));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport eight, conversations_->CheckRoom(kMine, prompt, 8));
+  EXPECT_EQ(eight.num_reused, one.num_reused);
+  EXPECT_GT(one.num_reused, 0u);
+  EXPECT_GT(eight.new_bytes, 7 * one.new_bytes);
+  EXPECT_LE(eight.new_bytes, 8 * one.new_bytes);
+}
+
 TEST_F(ConversationsTest, ATurnTakesThePlaceOfTheOneThatItContinues) {
   Open();
   const Tokens first = Ids(20, 1);
@@ -353,15 +368,15 @@ TEST_F(ConversationsTest, TurnsAreFoundByWhatTheyAnswered) {
   Keep(kMine, "named", Ids(8, 2));
   EXPECT_THAT(found(), IsEmpty());
   std::vector<std::string> ids;
-  for (uint64_t i = 0; i < 20; ++i) {
+  for (uint64_t i = 0; i < 68; ++i) {
     ids.push_back(NewTurnId(digest));
     Keep(kMine, ids.back(), Ids(8, 10 + i));
     conversations_->WaitForStores();  // Their order in the store is this one.
   }
   for (const bool is_live : {true, false}) {
     const std::vector<Tokens> last = found();
-    ASSERT_EQ(last.size(), 16u) << is_live;
-    for (size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i], Ids(8, 29 - i)) << is_live;
+    ASSERT_EQ(last.size(), 64u) << is_live;
+    for (size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i], Ids(8, 77 - i)) << is_live;
     Forget();
   }
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
