@@ -57,7 +57,7 @@ Json MessageAnswer::Empty(const Block& block) {
   return {{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", Json::object()}};
 }
 
-Result<Json> MessageAnswer::Whole(const Block& block) {
+Json MessageAnswer::Whole(const Block& block) {
   Json json = Empty(block);
   if (block.kind == BlockKind::kText) json["text"] = block.text;
   if (block.kind == BlockKind::kThinking) {
@@ -67,10 +67,6 @@ Result<Json> MessageAnswer::Whole(const Block& block) {
   if (block.kind != BlockKind::kCall) return json;
   // The input of a call that was cut is no JSON, and stays empty.
   if (!IsJson(block.text)) return json;
-  const Status status = CheckJson("input", block.text, kMaxSchemaMembers);
-  if (!status.ok()) {
-    return Status::Internal("the reply's call of " + block.name + ": " + status.message());
-  }
   Json input = ReadOwnJson(block.text);
   if (input.is_object()) json["input"] = std::move(input);
   return json;
@@ -147,6 +143,18 @@ void MessageAnswer::OnDelta(const ReplyDelta& delta) {
   }
 }
 
+Status MessageAnswer::CheckEnd() const {
+  if (style_.stream) return Status::Ok();
+  for (const Block& block : blocks_) {
+    if (block.kind != BlockKind::kCall || !IsJson(block.text)) continue;
+    const Status status = CheckJson("input", block.text, kMaxSchemaMembers);
+    if (!status.ok()) {
+      return Status::Internal("the reply's call of " + block.name + ": " + status.message());
+    }
+  }
+  return Status::Ok();
+}
+
 void MessageAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
   const Json stop = StopOf(end, num_calls);
   const Json usage = Usage(end.num_tokens, end.num_dropped_tokens);
@@ -159,9 +167,7 @@ void MessageAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
   }
   Json whole = Message();
   for (const Block& block : blocks_) {
-    Result<Json> json = Whole(block);
-    if (!json.ok()) return OnError(json.status());
-    whole["content"].push_back(*std::move(json));
+    whole["content"].push_back(Whole(block));
   }
   whole.update(stop);
   whole["usage"] = usage;

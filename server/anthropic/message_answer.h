@@ -40,6 +40,8 @@ class MessageAnswer final : public ReplyWriter {
 
   void OnStart(const TurnStart& start) override { start_ = start; }
   void OnDelta(const ReplyDelta& delta) override;
+  // Errors: kInternal: the input of a call has more members than the next request may have.
+  Status CheckEnd() const override;
   void OnEnd(const TurnEnd& end, size_t num_calls) override;
   void OnError(const Status& status) override;
 
@@ -58,7 +60,7 @@ class MessageAnswer final : public ReplyWriter {
   Json StopOf(const TurnEnd& end, size_t num_calls) const;
   // The block as it is when it begins, and as a whole answer has it.
   static Json Empty(const Block& block);
-  static Result<Json> Whole(const Block& block);
+  static Json Whole(const Block& block);
   static Json DeltaOf(const Block& block, const std::string& text);
 
   void Add(const Block& block, const std::string& text);

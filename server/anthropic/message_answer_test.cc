@@ -19,6 +19,7 @@
 namespace attndb::server {
 namespace {
 
+using ::attndb::test::FailsWith;
 using ::attndb::test::IsOk;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -127,6 +128,7 @@ TEST_F(MessageAnswerTest, AWideInputIsGivenUpToTheLimit) {
   MessageAnswer answer = Answer(false);
   answer.OnStart(Start());
   answer.OnDelta(Call(0, "7", "get", WideObject(kMaxSchemaMembers)));
+  EXPECT_THAT(answer.CheckEnd(), IsOk());
   answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3}, 1);
   ASSERT_TRUE(responder_->sent);
   EXPECT_THAT(responder_->sent->body, HasSubstr(R"("m1023":1)"));
@@ -140,10 +142,9 @@ TEST_F(MessageAnswerTest, AnInputBeyondTheLimitIsAnError) {
   MessageAnswer answer = Answer(false);
   answer.OnStart(Start());
   answer.OnDelta(Call(0, "7", "get", WideObject(kMaxSchemaMembers + 1)));
-  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3}, 1);
-  ASSERT_TRUE(responder_->sent);
-  EXPECT_EQ(responder_->sent->status, 500);
-  EXPECT_THAT(responder_->sent->body, HasSubstr("an object of more than 1024 members"));
+  EXPECT_THAT(answer.CheckEnd(),
+              FailsWith(StatusCode::kInternal, HasSubstr("an object of more than 1024 members")));
+  EXPECT_FALSE(responder_->sent);
 }
 
 TEST_F(MessageAnswerTest, BlocksOfAStreamFollowEachOther) {

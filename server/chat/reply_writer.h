@@ -33,14 +33,17 @@ struct ReplyDelta {
 };
 
 // Writes an answer. Calls come one after the other, from one thread at a time, and none may wait.
-// OnStart, then OnChances and OnDelta any number of times, then OnEnd. OnError may come at any
-// point, and is the last.
+// OnStart, then OnChances and OnDelta any number of times, then CheckEnd and OnEnd. OnError may
+// come at any point, and is the last.
 class ReplyWriter {
  public:
   virtual ~ReplyWriter() = default;
   virtual void OnStart(const TurnStart& start) = 0;
   virtual void OnChances(std::vector<llama::ReplyToken> /*tokens*/) {}
   virtual void OnDelta(const ReplyDelta& delta) = 0;
+  // Returns whether the interface can write the whole reply. If it can't, the caller reports the
+  // error by OnError instead of calling OnEnd.
+  virtual Status CheckEnd() const { return Status::Ok(); }
   // `num_calls`: of tools.
   virtual void OnEnd(const TurnEnd& end, size_t num_calls) = 0;
   virtual void OnError(const Status& status) = 0;

@@ -31,6 +31,9 @@ void NotedEnd::End(const CallEnd& choice) {
 }
 
 void NotedAnswer::OnEnd(const TurnEnd& end, size_t num_calls) {
+  // The call's end is noted once, before the writer ends the answer.
+  const Status status = writer_->CheckEnd();
+  if (!status.ok()) return OnError(status);
   end_->End({.num_reply_tokens = end.num_tokens, .first_token_seconds = end.first_token_seconds});
   writer_->OnEnd(end, num_calls);
 }
