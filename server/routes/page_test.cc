@@ -70,6 +70,7 @@ TEST(PageTest, EachFileIsServedAsWhatItIs) {
     EXPECT_EQ(response.body, file.text);
     EXPECT_THAT(response.content_type, HasSubstr(file.name.ends_with(".js")    ? "javascript"
                                                  : file.name.ends_with(".css") ? "css"
+                                                 : file.name.ends_with(".txt") ? "plain"
                                                                                : "html"));
     EXPECT_THAT(response.headers, Contains(Pair("X-Content-Type-Options", "nosniff")));
     EXPECT_THAT(response.headers,
@@ -81,7 +82,7 @@ TEST(PageTest, EachFileIsServedAsWhatItIs) {
 
 TEST(PageTest, NothingNamesAnotherServer) {
   for (const PageFile& file : PageFiles()) {
-    if (file.name == "marked.js") continue;  // Its comments and patterns have addresses.
+    if (file.name.starts_with("marked")) continue;  // Comments and patterns have addresses.
     for (const char* const elsewhere : {"https://", "src=\"//", "url(", "innerHTML", "eval("}) {
       EXPECT_THAT(file.text, Not(HasSubstr(elsewhere))) << file.name;
     }
@@ -94,6 +95,18 @@ TEST(PageTest, TheReaderOfMarkdownIsTheLibraryWhichTouchesNoDocument) {
   for (const char* const word : {"innerHTML", "eval(", "document", "fetch(", "XMLHttpRequest"}) {
     EXPECT_THAT(marked, Not(HasSubstr(word)));
   }
+}
+
+TEST(PageTest, TheLicenseOfTheLibraryIsThereInFull) {
+  const std::string license = Get("/page/marked-license.txt").body;
+  for (const char* const words :
+       {"Copyright (c) 2011-2022, Christopher Jeffrey", "Copyright (c) 2018+, MarkedJS",
+        "Permission is hereby granted, free of charge,", "shall be included in\nall copies",
+        "THE SOFTWARE IS PROVIDED \"AS IS\"", "DEALINGS IN\nTHE SOFTWARE."}) {
+    EXPECT_THAT(license, HasSubstr(words));
+  }
+  EXPECT_THAT(Get("/page/marked.js").body, HasSubstr("2011-2022, Christopher Jeffrey"))
+      << "the license names the authors of this version";
 }
 
 TEST(PageTest, OtherNamesAreNotFound) {
