@@ -115,5 +115,9 @@ endforeach()
 
 # packaging/attndb.service names one of these pages; they refer to each other.
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+if(ATTNDB_BUILD_SERVER)  # Its page has marked in it.
+  install(FILES ${CMAKE_SOURCE_DIR}/server/page/marked-license.txt
+          DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime
         FILES_MATCHING PATTERN "*.md" PATTERN "*.yaml" PATTERN "*.png" PATTERN "*.svg")

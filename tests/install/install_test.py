@@ -76,6 +76,12 @@ class InstallTest(unittest.TestCase):
                                ("fish/vendor_completions.d/attndb.fish", "completion", "fish")):
             self.assertEqual((share / file).read_text(), run(attndb, *command), file)
 
+    def test_the_licenses_of_all_that_is_in_it_are_there(self):
+        licenses = self.prefix / "share/doc/attndb"
+        self.assertIn("Apache License", (licenses / "LICENSE").read_text())
+        if (self.prefix / "bin/attndb-server").exists():
+            self.assertIn("Christopher Jeffrey", (licenses / "marked-license.txt").read_text())
+
     def test_the_page_of_the_service_is_there_and_leads_to_others(self):
         unit = (ROOT / "packaging/attndb.service").read_text()
         [place] = re.findall(r"^Documentation=file:///usr/local/(.+)$", unit, re.MULTILINE)

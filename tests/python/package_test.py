@@ -142,6 +142,9 @@ class PackageTest(unittest.TestCase):
         self.assertEqual({path.name for path in (site / "bin").iterdir()},
                          {"attndb", "attndb-simulate"})
         self.run_in(python, "-m", "attndb", "simulate", "--conversations", "100")
+        [licenses] = site.parent.glob("attndb-*.dist-info/licenses")
+        self.assertEqual({path.name for path in licenses.rglob("*") if path.is_file()},
+                         {"LICENSE", "marked-license.txt"})
         for suffix in (".h", ".a", ".cmake"):  # What others build upon is not in a wheel.
             self.assertEqual(list(site.rglob("*" + suffix)), [])
         said = self.run_in(python, "-m", "attndb", "ask", "x", "--db", "store", code=10)
