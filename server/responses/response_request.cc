@@ -6,6 +6,7 @@
 
 #include "server/chat/tool_list.h"
 #include "server/fields.h"
+#include "server/openai/logit_bias.h"
 #include "server/openai/reply_fields.h"
 
 namespace attndb::server {
@@ -164,6 +165,7 @@ Result<ResponseRequest> ParseResponse(const Json& body) {
   text.lowers_max_tokens = true;
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "temperature", 0, 5, &text.sampler.temperature));
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "top_p", 0, 1, &text.sampler.top_p));
+  ATTNDB_ASSIGN_OR_RETURN(text.logit_bias, ReadLogitBias(body));
   ATTNDB_ASSIGN_OR_RETURN(text.stream, FlagOf(body, "", "stream"));
   const ToolListForm tools = {.place_of = [](size_t index) { return EntryOf("tools", index); },
                               .read = ReadFunction};
