@@ -9,6 +9,7 @@
 #include "server/openai/error.h"
 #include "server/responses/response_answer.h"
 #include "server/responses/response_record.h"
+#include "server/routes/stored_calls.h"
 #include "server/routes/text_call.h"
 
 namespace attndb::server {
@@ -28,6 +29,16 @@ std::string ContextOfId(const std::string& id) {
   return context.starts_with(kTurnPrefix) ? context : std::string();
 }
 
+// Whether the context is of another model than the server's. The store compares models, for their
+// fingerprints alone don't decide it.
+bool IsOfAnotherModel(const Service& service, const DB& db, const ContextInfo& info) {
+  const ModelSpec& spec = service.engine->spec();
+  if (info.fingerprint == spec.fingerprint) return false;
+  const std::vector<TokenId> any = {0};
+  const Status status = db.CreateSession(spec, any, {.context = IdName(info.id)}).status();
+  return status.code() == StatusCode::kOtherModel;
+}
+
 // A response that is stored. Those of other tenants and other models are as if there were none.
 Result<ResponseRecord> RecordOf(const Service& service, const std::string& tenant,
                                 const std::string& id) {
@@ -36,9 +47,9 @@ Result<ResponseRecord> RecordOf(const Service& service, const std::string& tenan
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
   const Result<ContextInfo> info = db.Describe(context);
   if (info.ok() && info->expired) return NoResponse(id);
+  if (info.ok() && IsOfAnotherModel(service, db, *info)) return NoResponse(id);
   const Result<std::string> note = db.Note(context);
-  const StatusCode code = note.status().code();
-  if (code == StatusCode::kNotFound || code == StatusCode::kOtherModel) return NoResponse(id);
+  if (note.status().code() == StatusCode::kNotFound) return NoResponse(id);
   ATTNDB_RETURN_IF_ERROR(note.status());
   Result<ResponseRecord> record = ParseRecord(context, *note);
   if (!record.ok()) return NoResponse(id);
