@@ -73,6 +73,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/embeddings", AnswerEmbeddings},
     Route{"POST", "/v1/chat/completions", AnswerChat},
     Route{"POST", "/chat/completions", AnswerChat},
+    Route{"POST", "/v1/chat/completions/control", AnswerChatControl},
     Route{"POST", "/v1/completions", AnswerCompletion},
     Route{"POST", "/v1/responses", AnswerResponses},
     Route{"POST", "/v1/messages", AnswerMessages},
@@ -235,6 +236,7 @@ class HttpServer final : public Server {
     service_.scheduler = scheduler_.get();
     service_.runs_turns = [this] { return scheduler_->num_active() > 0; };
     service_.metrics = &metrics_;
+    service_.running = &running_;
     service_.admission = &admission_;
     service_.log = &log_;
     service_.loads = &loads_;
@@ -334,6 +336,7 @@ class HttpServer final : public Server {
   Conversations conversations_;
   Prompts prompts_;
   Metrics metrics_;
+  RunningTurns running_;
   Admission admission_;
   std::optional<MemoryGate> gate_;
   Appends appends_;

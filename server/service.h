@@ -15,6 +15,7 @@
 #include "server/batch/conversations.h"
 #include "server/batch/load_queue.h"
 #include "server/batch/prompts.h"
+#include "server/batch/running_turns.h"
 #include "server/batch/scheduler.h"
 #include "server/batch/turn.h"
 #include "server/chat/line_filter.h"
@@ -84,6 +85,7 @@ struct Service {
   Scheduler* scheduler = nullptr;
   std::function<bool()> runs_turns;  // Whether any share passes now.
   Metrics* metrics = nullptr;
+  RunningTurns* running = nullptr;
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
   LoadQueue* loads = nullptr;

@@ -107,6 +107,37 @@ TEST_F(ChoicesTest, ThePromptIsRunOnceAndEachChoiceSaysWhatItSaysAlone) {
   EXPECT_EQ(conversations_->num_live(), 4u);
 }
 
+TEST_F(ChoicesTest, ChoicesMayShareTheirRequest) {
+  Open();
+  const std::vector<TurnRequest> requests = Requests(3, 60, 9);
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  const auto shared = std::make_shared<const TurnRequest>(requests[0]);
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  std::vector<std::shared_ptr<Turn>> turns;
+  for (const TurnRequest& request : requests) {
+    listeners.push_back(std::make_shared<RecordingListener>());
+    TurnOwn own = {.id = request.id,
+                   .cut_id = request.id,
+                   .seed = request.generate.sampler.seed,
+                   .note = nullptr};
+    turns.push_back(std::make_shared<Turn>(shared, std::move(own), NewSession(*db_),
+                                           turns.empty() ? shared->prompt : std::vector<TokenId>(),
+                                           listeners.back()));
+    EXPECT_EQ(&turns.back()->request(), shared.get());
+  }
+  const std::shared_ptr<Turn> first = turns[0];
+  turns.erase(turns.begin());
+  first->AddChoices(std::move(turns));
+  ATTNDB_ASSERT_OK(scheduler_->Add(first));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    EXPECT_EQ(listeners[i]->start()->id, requests[i].id);
+    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i]));
+  }
+}
+
 // The passes are as many as those of one reply, so that no choice waits for another.
 TEST_F(ChoicesTest, ChoicesShareAllPasses) {
   Open();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "server/batch/batch_test_util.h"
+#include "server/batch/running_turns.h"
 #include "server/batch/scheduler.h"
 #include "testing/event.h"
 #include "testing/matchers.h"
@@ -73,6 +75,68 @@ TEST_F(SchedulerThinkingTest, RepliesAreThoseOfTheEngineAlone) {
         stored.begin() + static_cast<ptrdiff_t>(requests[i].prompt.size() + kBudget);
     EXPECT_TRUE(std::equal(end.begin(), end.end(), forced));
   }
+}
+
+TEST_F(SchedulerThinkingTest, ItsTokensAreCounted) {
+  StartScheduler();
+  TurnRequest request = Thinking("a", 1);
+  request.tells_tokens = true;
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  const size_t num_message = engine_->Tokenize(kMessage, false, false)->size();
+  EXPECT_EQ(listener->end()->num_thinking_tokens, kBudget + num_message);
+  EXPECT_EQ(listener->end()->tokens.size(), listener->end()->num_tokens);
+  const auto plain = Add(Request("b", 9, 2, Greedy(3)));
+  ASSERT_TRUE(plain->AwaitEnd());
+  EXPECT_EQ(plain->end()->num_thinking_tokens, std::nullopt);
+  EXPECT_TRUE(plain->end()->tokens.empty());
+}
+
+TEST_F(SchedulerThinkingTest, AClientMayEndTheThinkingOfAllChoices) {
+  StartScheduler();
+  TurnRequest request = Thinking("a", 1);
+  request.generate.thinking.max_tokens.reset();
+  request.generate.max_tokens = 60;
+  const auto shared = std::make_shared<const TurnRequest>(request);
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  std::vector<std::shared_ptr<Turn>> turns;
+  for (const char* id : {"a", "b"}) {
+    listeners.push_back(std::make_shared<RecordingListener>());
+    turns.push_back(std::make_shared<Turn>(
+        shared, TurnOwn{.id = id, .cut_id = id, .seed = 0, .note = nullptr}, NewSession(*db_),
+        turns.empty() ? request.prompt : std::vector<TokenId>(), listeners.back()));
+  }
+  const auto first = turns[0];
+  first->AddChoices({turns[1]});
+  RunningTurns running;
+  running.Add(first, /*is_controlled=*/true);
+  EXPECT_EQ(running.EndThinking("other", "a"), RunningTurns::Found::kNone);
+  EXPECT_EQ(running.EndThinking(request.tenant, "b"), RunningTurns::Found::kNone)
+      << "the first names it";
+  // Once both think.
+  const auto count = std::make_shared<std::atomic<int>>(0);
+  first->CountWith([&running, &request, count](uint64_t) {
+    if (++*count == 1 + 2 * 5) {
+      EXPECT_EQ(running.EndThinking(request.tenant, "a"), RunningTurns::Found::kDone);
+    }
+  });
+  ATTNDB_ASSERT_OK(scheduler_->Add(first));
+  for (const auto& listener : listeners) {
+    ASSERT_TRUE(listener->AwaitEnd());
+    EXPECT_THAT(listener->text(), HasSubstr(std::string(kMessage) + kEnd));
+    const uint64_t num_message = engine_->Tokenize(kMessage, false, false)->size();
+    EXPECT_EQ(listener->end()->num_thinking_tokens, 5 + num_message);
+  }
+}
+
+TEST_F(SchedulerThinkingTest, ATurnIsControlledAsLongAsItIsThere) {
+  RunningTurns running;
+  const TurnRequest request = Thinking("a", 1);
+  auto turn = MakeTurn(request, NewSession(*db_), std::make_shared<RecordingListener>());
+  running.Add(turn, /*is_controlled=*/false);
+  EXPECT_EQ(running.EndThinking(request.tenant, "a"), RunningTurns::Found::kFixed);
+  turn.reset();
+  EXPECT_EQ(running.EndThinking(request.tenant, "a"), RunningTurns::Found::kNone);
 }
 
 TEST_F(SchedulerThinkingTest, AThinkingDoesNotWaitForALazyGrammar) {

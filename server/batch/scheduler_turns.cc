@@ -69,6 +69,7 @@ bool Scheduler::Sample(Turn* turn, const Result<std::span<const float>>& logits)
     Fail(turn, logits.status());
     return false;
   }
+  if (turn->ends_thinking_.exchange(false, std::memory_order_relaxed)) turn->reply_->EndThinking();
   return TakeStep(turn, turn->reply_->Propose(*logits));
 }
 
@@ -167,7 +168,7 @@ uint64_t Scheduler::NumDropped(const Turn& turn) {
 
 TurnStart Scheduler::StartOf(const Turn& turn) {
   const TurnRequest& request = turn.request_;
-  return {.id = request.id,
+  return {.id = turn.own_.id,
           .num_prompt_tokens = request.prompt.size() - llama::NumTokensOf(request.left_out),
           .num_cached_tokens = turn.num_reused_,
           .num_run_tokens = turn.rest_.size(),
@@ -181,6 +182,7 @@ TurnStart Scheduler::StartOf(const Turn& turn) {
 bool Scheduler::Begin(Turn* turn) {
   const TurnRequest& request = turn->request_;
   llama::GenerateOptions generate = request.generate;
+  generate.sampler.seed = turn->own_.seed;
   if (request.ends_with_window) {
     generate.max_tokens = std::min(generate.max_tokens, RoomForReply(*turn));
   }
@@ -231,7 +233,7 @@ void Scheduler::GuardedLeave(Turn* turn) {
 bool Scheduler::AwaitsName(Turn* turn) {
   const TurnRequest& request = turn->request_;
   if (!request.fit_store) return false;
-  turn->awaited_ = conversations_->PendingStoresOf(request.tenant, request.id);
+  turn->awaited_ = conversations_->PendingStoresOf(request.tenant, turn->own_.id);
   turn->is_done_ = !turn->awaited_.empty();
   return turn->is_done_;
 }
@@ -262,16 +264,23 @@ void Scheduler::End(Turn* turn) {
   TurnEnd end = {.finish = *turn->finish_,
                  .stop = turn->reply_->stop(),
                  .num_tokens = turn->reply_->tokens().size(),
+                 .tokens = {},
+                 .end_token = turn->reply_->end_token(),
+                 .num_thinking_tokens = turn->reply_->num_thinking_tokens(),
                  .first_token_seconds = turn->first_token_seconds_ == 0
                                             ? 0
                                             : turn->first_token_seconds_ - request.received_seconds,
                  .num_dropped_tokens = NumDropped(*turn),
                  .stored = {}};
-  if (store && request.note) store->note = request.note(end);
+  if (request.tells_tokens) {
+    end.tokens = turn->reply_->tokens();
+    if (end.end_token) end.tokens.push_back(*end.end_token);
+  }
+  if (store && turn->own_.note) store->note = turn->own_.note(end);
   if (request.is_kept) {
     std::vector<TokenId> tokens = HeldTokens(*turn);
     const TextLayout text = HeldText(request, tokens.size());
-    end.stored = conversations_->Keep(request.tenant, request.id, std::move(turn->session_),
+    end.stored = conversations_->Keep(request.tenant, turn->own_.id, std::move(turn->session_),
                                       std::move(tokens), std::move(store), text, request.title);
   }
   turn->listener_->OnEnd(end);
@@ -302,13 +311,13 @@ TextLayout Scheduler::HeldText(const TurnRequest& request, uint64_t num_tokens) 
 // id has no digest of them.
 void Scheduler::KeepCut(Turn* turn) {
   const TurnRequest& request = turn->request_;
-  if (request.cut_id.empty() || !request.is_kept || turn->num_run_ == 0) return;
+  if (turn->own_.cut_id.empty() || !request.is_kept || turn->num_run_ == 0) return;
   std::vector<TokenId> tokens = HeldTokens(*turn);
   const TextLayout text = HeldText(request, tokens.size());
   // The rest of `store` is of the whole turn: its name, its pin, its note.
   std::optional<StoreOptions> life;
   if (request.store && !request.fit_store) life = StoreOptions{.ttl = request.store->ttl};
-  conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
+  conversations_->Keep(request.tenant, turn->decodes() ? turn->own_.cut_id : NewTurnId(""),
                        std::move(turn->session_), std::move(tokens), std::move(life), text,
                        request.title);
 }

@@ -46,8 +46,13 @@ struct TurnStart {
 
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
-  std::string stop;                 // With kStop: the stop string that ended the reply.
-  uint64_t num_tokens = 0;          // In the reply.
+  std::string stop;         // With kStop: the stop string that ended the reply.
+  uint64_t num_tokens = 0;  // In the reply.
+  // The reply's, and end_token, if TurnRequest::tells_tokens says so.
+  std::vector<TokenId> tokens;
+  std::optional<TokenId> end_token;  // With kEnd: the model's token that ended the reply.
+  // Those that are thinking; nullopt: nobody knows the marks of the model's thinking.
+  std::optional<uint64_t> num_thinking_tokens;
   double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
   StoreTicket stored;               // The Store of the turn.
@@ -89,6 +94,7 @@ struct TurnRequest {
   std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool tells_chances = false;       // Those that generate.chances asks for.
+  bool tells_tokens = false;        // TurnEnd::tokens.
   bool replies = true;              // False: the prompt is read, and no more.
   // False: the session is over several contexts, or sees some tokens of its context alone. The turn
   // is not stored, it takes no other session, and no other turn goes on from its session.
@@ -115,8 +121,17 @@ struct TurnRequest {
   std::shared_ptr<void> under_way;  // Conversations::NoteUnderWay; may be null.
 };
 
+// What the choices of a request do not share.
+struct TurnOwn {
+  std::string id;                                       // As TurnRequest::id.
+  std::string cut_id;                                   // As TurnRequest::cut_id.
+  uint32_t seed = 0;                                    // As SamplerOptions::seed.
+  std::function<std::string(const TurnEnd& end)> note;  // As TurnRequest::note.
+};
+
 // Choices: a turn may have further replies to its prompt. Each is a turn of its own, with its own
-//          request, listener and session. The scheduler runs the prompt once, for the first turn.
+//          id, seed, listener and session, and shares the request. The scheduler runs the prompt
+//          once, for the first turn.
 //          Then each choice gets a fork of the first turn's session, and replies beside it: one of
 //          them may end, fail or be cancelled, and the others go on. Whatever ends the first turn
 //          before its prompt is read ends all choices.
@@ -124,15 +139,21 @@ class Turn {
  public:
   Turn(TurnRequest request, Session session, std::vector<TokenId> rest,
        std::shared_ptr<TurnListener> listener);
+  // One of the choices of a request. `own`: nullopt is what the request itself has.
+  Turn(std::shared_ptr<const TurnRequest> request, std::optional<TurnOwn> own, Session session,
+       std::vector<TokenId> rest, std::shared_ptr<TurnListener> listener);
 
   ~Turn();
 
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  // Ends the model's thinking at the next token. May come from any thread.
+  void EndThinking() { ends_thinking_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
   // These four REQUIRE that no scheduler has the turn.
   // Adds further replies to this turn's prompt. Their requests have the same tenant, prompt, window
-  // and plan. Their sessions are replaced when the prompt is read: any will do.
+  // and plan: best, they are this turn's request. Their sessions are replaced when the prompt is
+  // read: any will do.
   void AddChoices(std::vector<std::shared_ptr<Turn>> choices) { choices_ = std::move(choices); }
   // It and its choices hold what it was admitted with, until the last of them is gone.
   void Hold(const std::shared_ptr<void>& place);
@@ -144,7 +165,8 @@ class Turn {
 
   // The further choices of the request that have not begun.
   std::span<const std::shared_ptr<Turn>> choices() const { return choices_; }
-  const TurnRequest& request() const { return request_; }
+  const TurnRequest& request() const { return *shared_; }
+  const std::string& id() const { return own_.id; }
   Session* session() { return &session_; }
   // Tokens of the prompt that are still to be run.
   std::span<const TokenId> rest() const { return std::span(rest_).subspan(num_run_); }
@@ -159,11 +181,14 @@ class Turn {
     uint64_t num_tokens = 0;  // The first tokens of both prompts.
   };
 
-  const TurnRequest request_;
+  const std::shared_ptr<const TurnRequest> shared_;
+  const TurnRequest& request_ = *shared_;
+  const TurnOwn own_;
   Session session_;
   std::vector<TokenId> rest_;
   const std::shared_ptr<TurnListener> listener_;
   std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> ends_thinking_ = false;
   std::shared_ptr<void> place_;
   std::function<void(uint64_t)> count_;
 

@@ -1,5 +1,6 @@
 #include "server/chat/reply_reader.h"
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -151,7 +152,14 @@ class ReplyReader::Strand final : public std::enable_shared_from_this<Strand> {
       return Fail(Status::Internal("the reply's end gives its beginning another meaning"));
     if (!delta->empty()) writer_->OnDelta(*delta);
     is_over_ = true;
-    writer_->OnEnd(end, deltas_.given().calls.size());
+    writer_->OnEnd(Counted(end), deltas_.given().calls.size());
+  }
+  TurnEnd Counted(TurnEnd end) const {
+    const std::string& all = deltas_.given().reasoning;
+    const std::string reasoning = all.substr(std::min(front_.reasoning.size(), all.size()));
+    if (end.num_thinking_tokens || reasoning.empty() || !reading_.count) return end;
+    end.num_thinking_tokens = std::min(reading_.count(reasoning), end.num_tokens);
+    return end;
   }
   llama::ReadReply AsContent() const {
     llama::ReadReply reading = front_;

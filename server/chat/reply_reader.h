@@ -13,6 +13,7 @@
 #define ATTNDB_SERVER_CHAT_REPLY_READER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -39,6 +40,9 @@ struct ReplyReading {
   std::function<Result<llama::ReadReply>(std::string_view text, bool is_partial)> read = nullptr;
   // Runs work on another thread. Not null if `read` is not.
   std::function<void(std::function<void()> work)> run_later = nullptr;
+  // Counts the tokens of the reasoning where nobody knows the marks of the model's thinking. Null:
+  // they are not counted.
+  std::function<uint64_t(const std::string& text)> count = nullptr;
   bool streams = true;     // False: only the whole reply is read.
   bool continues = false;  // The client has what `read` makes of the empty text.
   // Makes an id for a call to which the model gives none.

@@ -12,6 +12,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -96,8 +97,9 @@ struct RecordingWriter final : ReplyWriter {
     log.emplace_back("delta");
     --num_inside;
   }
-  void OnEnd(const TurnEnd& /*end*/, size_t num_calls) override {
+  void OnEnd(const TurnEnd& end, size_t num_calls) override {
     Enter();
+    num_thinking = end.num_thinking_tokens;
     EXPECT_EQ(num_calls, calls.size());
     log.emplace_back("end");
     --num_inside;
@@ -123,6 +125,7 @@ struct RecordingWriter final : ReplyWriter {
   std::string reasoning, content;
   std::vector<llama::ReadCall> calls;
   size_t num_chances = 0;
+  std::optional<uint64_t> num_thinking;
   Status error;
   std::atomic<int> num_inside = 0;
 };
@@ -263,6 +266,22 @@ TEST_F(ReplyReaderTest, AnAnswerThatIsNotStreamedIsReadOnce) {
   EXPECT_EQ(num_reads, 1);
   EXPECT_EQ(writer_->Text(), "[a]b");
   EXPECT_EQ(writer_->num_chances, 1u);
+}
+
+TEST_F(ReplyReaderTest, ReasoningIsCountedWhereNobodyElseCounts) {
+  const auto count = [this](TurnEnd end, const std::string& text) {
+    const auto reader = Reader({.read = ReadMarks, .count = [](const std::string& reasoning) {
+                                  return uint64_t{reasoning.size()};
+                                }});
+    reader->OnText(text);
+    reader->OnEnd(end);
+    Run();
+    return writer_->num_thinking;
+  };
+  EXPECT_EQ(count({.num_tokens = 20}, "<think>Hmm</think>Yes"), 3u);
+  EXPECT_EQ(count({.num_tokens = 2}, "<think>Hmm</think>Yes"), 2u) << "no more than there are";
+  EXPECT_EQ(count({.num_tokens = 20, .num_thinking_tokens = 7}, "<think>Hmm</think>Yes"), 7u);
+  EXPECT_EQ(count({.num_tokens = 20}, "Yes"), std::nullopt);
 }
 
 TEST_F(ReplyReaderTest, ChancesComeBeforeTheTextThatTheyAreOf) {

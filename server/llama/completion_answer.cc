@@ -70,10 +70,15 @@ void LlamaAnswer::AddProbabilities(Json* object) {
   (*object)["completion_probabilities"] = ReadOwnJson(probs_.Take())["content"];
 }
 
+void LlamaAnswer::OnChances(std::vector<llama::ReplyToken> tokens) {
+  for (const llama::ReplyToken& token : tokens) tokens_.push_back(token.token);
+  if (style_.logprobs != LogprobForm::kNone) probs_.Add(tokens);
+}
+
 Json LlamaAnswer::Whole(const TurnEnd& end, const std::string& content) {
   Json whole = {{"index", style_.index},
                 {"content", content},
-                {"tokens", Json::array()},
+                {"tokens", style_.stream ? std::vector<TokenId>() : end.tokens},
                 {"id_slot", 0},
                 {"stop", true},
                 {"model", style_.model},
@@ -106,9 +111,13 @@ void LlamaAnswer::OnDelta(const ReplyDelta& delta) {
     text_ += delta.content;
     return;
   }
+  WriteText(delta.content);
+}
+
+void LlamaAnswer::WriteText(const std::string& content) {
   Json event = {{"index", style_.index},
-                {"content", delta.content},
-                {"tokens", Json::array()},
+                {"content", content},
+                {"tokens", std::exchange(tokens_, {})},
                 {"stop", false},
                 {"id_slot", 0},
                 {"tokens_predicted", ++num_events_},
@@ -122,6 +131,8 @@ void LlamaAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
     return responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens),
                              .body = ToText(Whole(end, text_))});
   }
+  if (end.end_token) tokens_.push_back(*end.end_token);
+  if (!tokens_.empty()) WriteText("");
   Write(Whole(end, ""));
   responder_->End();
 }

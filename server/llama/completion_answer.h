@@ -1,5 +1,6 @@
 // Answers POST /completion and POST /infill as llama.cpp's server does: one object, or a stream of
-// server-sent events, the last of which has "stop": true. No [DONE] follows.
+// server-sent events, the last of which has "stop": true. No [DONE] follows. Each event has the ids
+// of its tokens; a whole answer has them if the request asks for them (TurnRequest::tells_tokens).
 //
 // Threads: as ReplyWriter.
 #ifndef ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "attndb/types.h"
 #include "server/chat/reply_writer.h"
 #include "server/http/exchange.h"
 #include "server/json.h"
@@ -38,7 +40,7 @@ class LlamaAnswer final : public ReplyWriter {
       : responder_(std::move(responder)), style_(std::move(style)), probs_(style_.logprobs) {}
 
   void OnStart(const TurnStart& start) override { start_ = start; }
-  void OnChances(std::vector<llama::ReplyToken> tokens) override { probs_.Add(tokens); }
+  void OnChances(std::vector<llama::ReplyToken> tokens) override;
   void OnDelta(const ReplyDelta& delta) override;
   void OnEnd(const TurnEnd& end, size_t num_calls) override;
   void OnError(const Status& status) override;
@@ -49,6 +51,8 @@ class LlamaAnswer final : public ReplyWriter {
   Json Timings(const TurnEnd& end) const;
   // Adds the probabilities of tokens that were not told yet.
   void AddProbabilities(Json* object);
+  // An event with text, and with the tokens that came with it.
+  void WriteText(const std::string& content);
   void Write(const Json& event);
 
   const std::shared_ptr<Responder> responder_;
@@ -57,6 +61,8 @@ class LlamaAnswer final : public ReplyWriter {
   bool begun_ = false;  // The stream's head was sent.
   bool has_new_line_ = false;
   uint64_t num_events_ = 0;
+  // Ids of tokens that no event has told yet.
+  std::vector<TokenId> tokens_;
   std::string text_;     // What came of an answer that is not streamed.
   TokenLogprobs probs_;  // For tokens that were not told yet.
 };

@@ -19,6 +19,7 @@ namespace attndb::server {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
@@ -103,6 +104,35 @@ TEST_F(LlamaAnswerTest, AStreamEndsWithTheObjectThatStops) {
   EXPECT_EQ(events[2]["content"], "");
   EXPECT_EQ(events[2]["stop"], true);
   EXPECT_TRUE(responder_->ended);
+}
+
+TEST_F(LlamaAnswerTest, EachEventHasTheIdsOfItsTokens) {
+  LlamaAnswer answer = Answer(/*stream=*/true);
+  answer.OnStart(Start());
+  answer.OnChances({{.token = 7}});
+  answer.OnDelta({.content = " two"});
+  answer.OnChances({{.token = 8}, {.token = 9}});
+  answer.OnDelta({.content = " three"});
+  answer.OnChances({{.token = 10}});  // A control token, which is no text.
+  TurnEnd end = End(llama::FinishReason::kEnd);
+  end.end_token = 2;
+  answer.OnEnd(end, 0);
+  std::vector<Json> tokens;
+  for (const Json& event : Events()) {
+    tokens.push_back(event["tokens"]);
+    EXPECT_FALSE(event.contains("completion_probabilities"));
+  }
+  EXPECT_THAT(tokens, ElementsAre(Json{7}, Json({8, 9}), Json({10, 2}), Json::array()));
+}
+
+TEST_F(LlamaAnswerTest, AWholeAnswerHasTheIdsThatItWasToldAtTheEnd) {
+  LlamaAnswer answer = Answer(/*stream=*/false);
+  answer.OnStart(Start());
+  answer.OnDelta({.content = " two"});
+  TurnEnd end = End(llama::FinishReason::kEnd);
+  end.tokens = {7, 8, 2};
+  answer.OnEnd(end, 0);
+  EXPECT_EQ((*ParseJson(responder_->sent->body))["tokens"], Json({7, 8, 2}));
 }
 
 TEST_F(LlamaAnswerTest, ProbabilitiesStandBesideTheirTokens) {

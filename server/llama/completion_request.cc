@@ -1,5 +1,6 @@
 #include "server/llama/completion_request.h"
 
+#include <string_view>
 #include <utility>
 
 namespace attndb::server {
@@ -18,6 +19,9 @@ Result<TextRequest> ParseBesidePrompt(const Json& body) {
   ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCompletion(others));
   request.prompt.clear();
   if (!request.max_tokens) request.fills_window = true;
+  bool returns_tokens = false;
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "return_tokens", &returns_tokens));
+  request.tells_tokens = returns_tokens || request.stream;
   return request;
 }
 
@@ -97,6 +101,18 @@ Result<InfillRequest> ParseInfill(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "prompt", &request.prompt));
   ATTNDB_ASSIGN_OR_RETURN(request.files, ReadFiles(body));
   return request;
+}
+
+Result<std::string> ParseChatControl(const Json& body) {
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  std::string id;
+  ATTNDB_RETURN_IF_ERROR(ReadNeeded(body, "id", &id));
+  if (id.empty()) return WrongValue("id", "the id of a chat's answer", id);
+  std::string action;
+  ATTNDB_RETURN_IF_ERROR(ReadNeeded(body, "action", &action));
+  if (action != "reasoning_end") return WrongValue("action", "reasoning_end", action);
+  constexpr std::string_view kPrefix = "chatcmpl-";
+  return id.starts_with(kPrefix) ? id.substr(kPrefix.size()) : id;
 }
 
 Result<std::vector<TokenId>> ParseDetokenize(const Json& body) {

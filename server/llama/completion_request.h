@@ -48,6 +48,10 @@ Result<InfillRequest> ParseInfill(const Json& body);
 // POST /detokenize. No token: an empty text.
 Result<std::vector<TokenId>> ParseDetokenize(const Json& body);
 
+// The id of the turn whose thinking POST /v1/chat/completions/control ends: that in the id of its
+// answer.
+Result<std::string> ParseChatControl(const Json& body);
+
 }  // namespace attndb::server
 
 #endif  // ATTNDB_SERVER_LLAMA_COMPLETION_REQUEST_H_

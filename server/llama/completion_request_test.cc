@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "testing/matchers.h"
 
@@ -44,6 +45,28 @@ TEST(LlamaCompletionTest, ChoicesHaveTwoNames) {
   EXPECT_EQ(Completion(R"({"prompt": "x", "n": 2, "n_cmpl": 3})")->text.num_choices, 3u);
   EXPECT_THAT(Completion(R"({"prompt": "x", "n_cmpl": 0})"),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'n'")));
+}
+
+TEST(LlamaCompletionTest, IdsOfTokensAreToldInStreamsOrIfAskedFor) {
+  EXPECT_FALSE(Completion(R"({"prompt": "x"})")->text.tells_tokens);
+  EXPECT_TRUE(Completion(R"({"prompt": "x", "return_tokens": true})")->text.tells_tokens);
+  EXPECT_TRUE(Completion(R"({"prompt": "x", "stream": true})")->text.tells_tokens);
+  EXPECT_THAT(Completion(R"({"prompt": "x", "return_tokens": 1})"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'return_tokens'")));
+}
+
+TEST(ChatControlTest, NamesTheTurnInTheIdOfAnAnswer) {
+  const auto parse = [](const char* text) { return ParseChatControl(Json::parse(text)); };
+  EXPECT_EQ(*parse(R"({"id": "chatcmpl-turn-1", "action": "reasoning_end", "model": "m"})"),
+            "turn-1");
+  EXPECT_EQ(*parse(R"({"id": "other", "action": "reasoning_end"})"), "other");
+  for (const auto& [text, says] :
+       {std::pair("[]", "no JSON object"), std::pair(R"({"action": "reasoning_end"})", "'id'"),
+        std::pair(R"({"id": "", "action": "reasoning_end"})", "'id'"),
+        std::pair(R"({"id": "x"})", "'action'"),
+        std::pair(R"({"id": "x", "action": "stop"})", "expected reasoning_end")}) {
+    EXPECT_THAT(parse(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr(says))) << text;
+  }
 }
 
 TEST(LlamaCompletionTest, WithoutANumberTheReplyFillsTheWindow) {

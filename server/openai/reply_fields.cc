@@ -153,6 +153,7 @@ Status ReadThinking(const Json& body, TextRequest* request) {
     return WrongValue("reasoning_format", "none, auto, deepseek or deepseek-legacy",
                       chat->reasoning_format);
   }
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "reasoning_control", &request->controls_reasoning));
   return ReadReasoningBudget(body, request);
 }
 

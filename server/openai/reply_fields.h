@@ -4,7 +4,7 @@
 //   reasoning_effort, enable_thinking,                how the model thinks
 //   reasoning_format
 //   reasoning_budget_tokens, thinking_budget_tokens,  how long it thinks
-//   reasoning_budget_message
+//   reasoning_budget_message, reasoning_control
 //   chat_template_kwargs                              more variables of the template
 //   continue_final_message, add_generation_prompt     where the reply begins
 //
@@ -23,8 +23,8 @@ namespace attndb::server {
 // client's: read the tools first.
 Status ReadReplyForm(const Json& body, TextRequest* request);
 
-// Sets request->reasoning_budget and reasoning_message, and of request->chat reasoning_format,
-// enable_thinking and variables.
+// Sets request->reasoning_budget, reasoning_message and controls_reasoning, and of request->chat
+// reasoning_format, enable_thinking and variables.
 Status ReadThinking(const Json& body, TextRequest* request);
 
 // Sets request->reasoning_budget and reasoning_message. A budget of 0 sets

@@ -55,7 +55,18 @@ TEST_F(TextAnswerTest, AChatIsAnsweredWhole) {
             R"("model":"tiny","system_fingerprint":null,"choices":[{"index":0,"message":)"
             R"({"role":"assistant","content":"Hello"},"logprobs":null,"finish_reason":"stop"}],)"
             R"("usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,)"
-            R"("prompt_tokens_details":{"cached_tokens":4}}})");
+            R"("prompt_tokens_details":{"cached_tokens":4},)"
+            R"("completion_tokens_details":{"reasoning_tokens":0}}})");
+}
+
+TEST_F(TextAnswerTest, TheTokensOfTheThinkingAreCounted) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  answer.OnDelta({.reasoning = "Hm.", .content = "Yes"});
+  answer.OnEnd({.num_tokens = 9, .num_thinking_tokens = 4}, /*num_calls=*/0);
+  const Json usage = Parsed(responder_->sent->body)["usage"];
+  EXPECT_EQ(usage["completion_tokens"], 9);
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4);
 }
 
 TEST_F(TextAnswerTest, ACompletionIsAnsweredWhole) {

@@ -67,6 +67,9 @@ Json TextChoices::Usage() const {
                 {"completion_tokens", num_tokens_},
                 {"total_tokens", start_->num_prompt_tokens + num_tokens_},
                 {"prompt_tokens_details", {{"cached_tokens", start_->num_cached_tokens}}}};
+  if (style_.is_chat) {
+    usage["completion_tokens_details"] = {{"reasoning_tokens", num_thinking_tokens_}};
+  }
   if (start_->num_cut_tokens > 0) {
     usage["prompt_tokens_details"]["cut_tokens"] = start_->num_cut_tokens;
   }
@@ -102,6 +105,7 @@ void TextChoices::End(size_t index, const ChoiceText& text, const char* reason,
                       const TurnEnd& end) {
   const std::lock_guard<std::mutex> lock(mutex_);
   num_tokens_ += end.num_tokens;
+  num_thinking_tokens_ += end.num_thinking_tokens.value_or(0);
   num_dropped_tokens_ = std::max(num_dropped_tokens_, end.num_dropped_tokens);
   const TurnStart& start = choices_[index].start;
   Json own;

@@ -88,7 +88,8 @@ class TextChoices {
   bool begun_ = false;              // The stream's head was sent.
   std::vector<Choice> choices_;
   size_t num_open_;
-  uint64_t num_tokens_ = 0;  // Sum of the choices that ended.
+  uint64_t num_tokens_ = 0;  // Sum of the choices that ended, as the next one.
+  uint64_t num_thinking_tokens_ = 0;
   uint64_t num_dropped_tokens_ = 0;
   std::optional<Status> error_;  // The first.
 };

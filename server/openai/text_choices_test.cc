@@ -86,7 +86,8 @@ TEST_F(TextChoicesTest, AWholeAnswerHasTheChoicesInTheirOrder) {
             R"({"index":2,"message":{"role":"assistant","content":"says 2"},"logprobs":null,)"
             R"("finish_reason":"stop","attndb":{"context":"turn-2"}}],)"
             R"("usage":{"prompt_tokens":10,"completion_tokens":6,"total_tokens":16,)"
-            R"("prompt_tokens_details":{"cached_tokens":4}}})");
+            R"("prompt_tokens_details":{"cached_tokens":4},)"
+            R"("completion_tokens_details":{"reasoning_tokens":0}}})");
 }
 
 TEST_F(TextChoicesTest, EachChoiceHasItsOwnCallsReasonsAndLogprobs) {

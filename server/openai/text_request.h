@@ -64,6 +64,7 @@ struct TextRequest {
   LogprobForm logprobs = LogprobForm::kNone;  // How likely each token was, in this form.
   llama::ChanceOptions chances;               // What `logprobs` tell.
   bool stream = false;
+  bool tells_tokens = false;  // The answer has the ids of the reply's tokens.
   bool include_usage = false;
   bool ignore_end = false;  // "ignore_eos", as llama.cpp's server has it: for benchmarks.
 
@@ -76,6 +77,7 @@ struct TextRequest {
   int64_t reasoning_budget = -1;
   // A thinking that is too long ends with this text. nullopt: the request does not say.
   std::optional<std::string> reasoning_message;
+  bool controls_reasoning = false;  // A client may end the thinking while the reply is made.
   // max_tokens is a limit: if memory can't be promised for as many, there are fewer.
   bool lowers_max_tokens = false;
   uint64_t min_ttl_seconds = 0;  // The context lives so long at least; 0: as others do.

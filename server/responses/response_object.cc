@@ -50,7 +50,7 @@ Json ResponseUsage(const TurnStart& start, const TurnEnd& end) {
       {"input_tokens_details",
        {{"cached_tokens", start.num_cached_tokens}, {"cache_write_tokens", start.num_run_tokens}}},
       {"output_tokens", end.num_tokens},
-      {"output_tokens_details", {{"reasoning_tokens", 0}}},
+      {"output_tokens_details", {{"reasoning_tokens", end.num_thinking_tokens.value_or(0)}}},
       {"total_tokens", start.num_prompt_tokens + end.num_tokens}};
   if (start.num_cut_tokens > 0) usage["input_tokens_details"]["cut_tokens"] = start.num_cut_tokens;
   return usage;

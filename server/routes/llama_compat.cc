@@ -22,6 +22,15 @@ namespace {
 
 constexpr int kNotImplemented = 501;
 
+// Empty: the template is not known, or nobody can apply it.
+Json CapsOf(const Service& service) {
+  Json caps = Json::object();
+  const auto known = service.engine->ChatTemplateCaps();
+  if (!known.ok()) return caps;
+  for (const auto& [name, is_there] : *known) caps[name] = is_there;
+  return caps;
+}
+
 Json PropsOf(const Service& service) {
   const llama::ModelInfo& info = service.engine->info();
   Json settings = GenerationSettings(TextRequest());
@@ -35,10 +44,26 @@ Json PropsOf(const Service& service) {
           {"endpoint_props", false},
           {"endpoint_metrics", true},
           {"chat_template", info.chat_template},
+          {"chat_template_caps", CapsOf(service)},
           {"bos_token", info.begin_token},
           {"eos_token", info.end_token},
           {"build_info", std::string("attndb ") + Version()},
           {"is_sleeping", false}};
+}
+
+Result<Json> Controlled(const Service& service, const Call& call) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
+  ATTNDB_ASSIGN_OR_RETURN(const std::string id, ParseChatControl(body));
+  switch (service.running->EndThinking(call.rules.tenant, id)) {
+    case RunningTurns::Found::kDone:
+      return Json{{"success", true}};
+    case RunningTurns::Found::kFixed:
+      return Json{{"success", false},
+                  {"message", "the chat was not asked for with 'reasoning_control': true"}};
+    case RunningTurns::Found::kNone:
+      break;
+  }
+  return Json{{"success", false}, {"message", "no chat with this id is under way"}};
 }
 
 Result<Json> Detokenized(const Service& service, const Call& call) {
@@ -140,7 +165,14 @@ Result<TextRequest> InfillOf(const Service& service, const Call& call, const Jso
 }  // namespace
 
 void AnswerProps(Service* service, Call call) {
-  AnswerCall(service, call, {.body = ToText(PropsOf(*service))});
+  service->run_later(call, [service, call] {  // Another program knows the template.
+    AnswerCall(service, call, {.body = ToText(PropsOf(*service))});
+  });
+}
+
+void AnswerChatControl(Service* service, Call call) {
+  service->run_later(call,
+                     [service, call] { AnswerCall(service, call, Controlled(*service, call)); });
 }
 
 void AnswerDetokenize(Service* service, Call call) {

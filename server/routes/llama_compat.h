@@ -8,6 +8,8 @@ namespace attndb::server {
 
 // GET /props: the model's template and tokens, and what a request gets that says nothing.
 void AnswerProps(Service* service, Call call);
+// POST /v1/chat/completions/control: ends the thinking of a chat that is under way.
+void AnswerChatControl(Service* service, Call call);
 // POST /detokenize: {"tokens": [...]} -> {"content": TEXT}, with the names of control tokens.
 void AnswerDetokenize(Service* service, Call call);
 // POST /apply-template: a chat -> {"prompt": TEXT}, what the model would be asked.

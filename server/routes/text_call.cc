@@ -72,7 +72,9 @@ class TextCall {
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     ATTNDB_RETURN_IF_ERROR(Constrain(&turn.generate));
-    turn.tells_chances = asked_.logprobs != LogprobForm::kNone;
+    turn.tells_chances =
+        asked_.logprobs != LogprobForm::kNone || (asked_.tells_tokens && asked_.stream);
+    turn.tells_tokens = asked_.tells_tokens && !asked_.stream;
     turn.ends_with_window = asked_.fills_window || !asked_.truncate || own.has_value();
     turn.is_kept = !own.has_value();
     turn.id = NewTurnId(prompt.digest);
@@ -97,6 +99,8 @@ class TextCall {
     }
     ATTNDB_RETURN_IF_ERROR(start.status());
     LimitToMemory(start->rest.size(), &turn.generate);
+    // Here, and once for all choices: the scheduler's thread has no time for it.
+    turn.generate.prepared = service_->engine->PrepareReply(turn.generate);
     turn.prompt = std::move(prompt.tokens);
     turn.left_out = std::move(prompt.left_out);
     turn.text = std::move(prompt.text);
@@ -224,6 +228,7 @@ class TextCall {
     generate.ignore_end = asked_.ignore_end;
     generate.sampler = asked_.sampler;
     generate.chances = asked_.chances;
+    generate.chances.ids_only = asked_.logprobs == LogprobForm::kNone;
     ATTNDB_ASSIGN_OR_RETURN(generate.sampler.logit_bias,
                             TokenBiases(*service_->engine, asked_.logit_bias));
     if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
@@ -379,6 +384,10 @@ class TextCall {
             [service = service_, small = std::move(small)](std::function<void()> work) {
               service->run_later(small, std::move(work));
             },
+        .count = [engine = service_->engine](const std::string& text) -> uint64_t {
+          const auto tokens = engine->Tokenize(text, false, false);
+          return tokens.ok() ? tokens->size() : 0;
+        },
         .streams = asked_.stream,
         .continues = asked_.chat.continues_last};
     if (interface_.call_id != nullptr) {
@@ -393,16 +402,22 @@ class TextCall {
     const Call kept = WithoutRequest(call_);
     const std::vector<std::shared_ptr<ReplyWriter>> writers = Writers(kept);
     const auto end = std::make_shared<NotedEnd>(service_, kept, asked_, writers.size());
+    if (std::string note = interface_.note ? "" : NoteOfTools(asked_.chat.tools); !note.empty()) {
+      request.note = [note = std::move(note)](const TurnEnd&) { return note; };
+    }
+    if ((interface_.note || request.note) && !request.store) request.store = Life();
+    const auto shared = std::make_shared<const TurnRequest>(std::move(request));
     std::vector<std::shared_ptr<Turn>> choices;  // But the first.
     for (size_t i = 1; i < writers.size(); ++i) {
       ATTNDB_ASSIGN_OR_RETURN(Session session, start.session.Fork());
-      choices.push_back(MakeTurn(ChoiceOf(request, i), std::move(session), {},
-                                 std::make_shared<NotedAnswer>(end, writers[i]), false));
+      choices.push_back(MakeTurn(shared, i, std::move(session), {},
+                                 std::make_shared<NotedAnswer>(end, writers[i])));
     }
     const std::shared_ptr<Turn> turn =
-        MakeTurn(std::move(request), std::move(start.session), std::move(start.rest),
-                 std::make_shared<NotedAnswer>(end, writers[0]), true);
+        MakeTurn(shared, 0, std::move(start.session), std::move(start.rest),
+                 std::make_shared<NotedAnswer>(end, writers[0]));
     turn->AddChoices(std::move(choices));
+    if (interface_.is_chat) service_->running->Add(turn, asked_.controls_reasoning);
     return ScheduleTurn(service_, kept, turn, start.is_unread);
   }
 
@@ -411,18 +426,22 @@ class TextCall {
     return {interface_.writer(service_, call, asked_)};
   }
 
-  // Returns the request of choice `index`: it draws by a seed of its own, and is a turn of its own.
-  static TurnRequest ChoiceOf(const TurnRequest& first, size_t index) {
-    TurnRequest request = first;
-    request.id = NewTurnId(DigestIn(first.id).value_or(""));
-    request.cut_id = request.id;
-    request.generate.sampler.seed += static_cast<uint32_t>(index);
-    return request;
+  // Returns what choice `index` has of its own: it draws by a seed of its own, and is a turn of its
+  // own.
+  static TurnOwn OwnOf(const TurnRequest& request, size_t index) {
+    TurnOwn own = {.id = request.id,
+                   .cut_id = request.cut_id,
+                   .seed = request.generate.sampler.seed + static_cast<uint32_t>(index),
+                   .note = request.note};
+    if (index > 0) own.id = own.cut_id = NewTurnId(DigestIn(request.id).value_or(""));
+    return own;
   }
 
-  std::shared_ptr<Turn> MakeTurn(TurnRequest request, Session session, std::vector<TokenId> rest,
-                                 std::shared_ptr<NotedAnswer> answer, bool is_first) const {
-    ReplyReading reading = ReadingFor(WithoutRequest(call_), request.id);
+  std::shared_ptr<Turn> MakeTurn(const std::shared_ptr<const TurnRequest>& request, size_t index,
+                                 Session session, std::vector<TokenId> rest,
+                                 std::shared_ptr<NotedAnswer> answer) const {
+    TurnOwn own = OwnOf(*request, index);
+    ReplyReading reading = ReadingFor(WithoutRequest(call_), own.id);
     const auto weak = std::make_shared<std::weak_ptr<Turn>>();
     reading.cancel = [weak] {
       if (const auto turn = weak->lock()) turn->Cancel();
@@ -430,16 +449,13 @@ class TextCall {
     std::shared_ptr<KeptReply> reply;
     if (interface_.note != nullptr) {
       reply = std::make_shared<KeptReply>();
-      request.note = [reply, note = interface_.note](const TurnEnd& end) {
+      own.note = [reply, note = interface_.note](const TurnEnd& end) {
         return note(reply->start, end, reply->text);
       };
-    } else if (std::string note = NoteOfTools(asked_.chat.tools); !note.empty()) {
-      request.note = [note = std::move(note)](const TurnEnd&) { return note; };
     }
-    if (request.note && !request.store) request.store = Life();
-    auto listener = std::make_shared<CountedAnswer>(service_->metrics, std::move(answer),
-                                                    std::move(reading), std::move(reply), is_first);
-    auto turn = std::make_shared<Turn>(std::move(request), std::move(session), std::move(rest),
+    auto listener = std::make_shared<CountedAnswer>(
+        service_->metrics, std::move(answer), std::move(reading), std::move(reply), index == 0);
+    auto turn = std::make_shared<Turn>(request, std::move(own), std::move(session), std::move(rest),
                                        std::move(listener));
     *weak = turn;
     return turn;
