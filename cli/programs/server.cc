@@ -80,6 +80,8 @@ class ServerCommand : public Command {
     engine_options.max_sessions = flags_.num_sessions;
     engine_options.awaits_derived = false;
     ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, flags_.model.OpenWith(env, engine_options));
+    const Status chats = engine.CheckChatTemplate();
+    const std::string model_file = std::filesystem::path(engine.info().path).filename().string();
     ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, db_options));
     ATTNDB_RETURN_IF_ERROR(NoteQuota(env, db));
     flags_.options.listener.port = static_cast<uint16_t>(flags_.port);
@@ -91,7 +93,12 @@ class ServerCommand : public Command {
         const std::unique_ptr<server::Server> server,
         server::Server::Start(std::move(engine), std::move(db), flags_.options));
     const ServingFile file(env->db_path(), UrlOf(server->port()));
-    SayWhere(env, *server);
+    if (!chats.ok()) {
+      env->Warn("chats are refused, because the chat template of '" + model_file +
+                "' can't be used: " + chats.message() +
+                "; completions work, and --chat-template replaces the template");
+    }
+    SayWhere(env, *server, chats);
     while (!Interrupted()) std::this_thread::sleep_for(kLook);
     env->Note("ends: what is under way may take " + std::to_string(flags_.drain_seconds) + " s");
     server->Stop(std::chrono::seconds(flags_.drain_seconds));
@@ -162,7 +169,8 @@ class ServerCommand : public Command {
            ":" + std::to_string(port);
   }
 
-  void SayWhere(Environment* env, const server::Server& server) const {
+  // `chats`: why chats are refused, if they are.
+  void SayWhere(Environment* env, const server::Server& server, const Status& chats) const {
     const std::string url = UrlOf(server.port());
     if (server::IsOpenToNetwork(flags_.options)) {
       env->Warn("anybody who reaches " + url +
@@ -184,6 +192,7 @@ class ServerCommand : public Command {
     if (!flags_.options.ignored_lines.empty()) {
       started["ignored_lines"] = flags_.options.ignored_lines;
     }
+    if (!chats.ok()) started["chat_template_error"] = std::string(chats.message());
     env->PrintJson(started);
     std::fflush(stdout);
   }
