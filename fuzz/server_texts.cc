@@ -58,7 +58,8 @@ constexpr std::string_view kBody =
     R"({"name":"n","schema":{"type":"object","properties":{"a":{}}}}},)"
     R"("reasoning_effort":"low","reasoning_format":"auto","enable_thinking":true,)"
     R"("reasoning_budget_tokens":0,"thinking_budget_tokens":-1,)"
-    R"("reasoning_budget_message":"So:",)"
+    R"("reasoning_budget_message":"So:","reasoning_control":true,"return_tokens":true,)"
+    R"("id":"chatcmpl-turn-1","action":"reasoning_end",)"
     R"("chat_template_kwargs":{"enable_thinking":true,"x":[1]},"continue_final_message":false,)"
     R"("add_generation_prompt":true,"audio":null,"suffix":"","echo":false,)"
     R"("tokens":"0-8,9-12","input_prefix":"P","input_suffix":"S",)"
@@ -369,6 +370,7 @@ int FuzzServerRequest(std::span<const uint8_t> bytes) {
                         IsTaken(server::ParseEmbedding(*json)),
                         IsTaken(server::ParseLlamaCompletion(*json)),
                         IsTaken(server::ParseInfill(With(*json, "prompt", "Q"))),
+                        IsTaken(server::ParseChatControl(*json)),
                         IsTaken(server::ParseDetokenize(With(*json, "tokens", {1u, 2u})))};
   static_assert(std::size(taken) == kNumTextRequests);
   return static_cast<int>(std::ranges::count(taken, true));
