@@ -158,6 +158,16 @@ class TestContexts:
             words = [*MESSAGES, assistant(choice["message"]["content"]), user("And a second one?")]
             assert server.ask(words, max_tokens=4).cached >= held
 
+    def test_each_of_many_is_found_by_its_words(self):
+        with new_server("--sessions", "24") as server:
+            _, answer = self.ask(server, n=24, max_tokens=6, temperature=3)
+            for choice in answer["choices"]:
+                server.wait_until_durable(choice["attndb"]["context"])
+            held = answer["usage"]["prompt_tokens"] + 3
+            for choice in answer["choices"]:
+                words = [*MESSAGES, assistant(choice["message"]["content"]), user("Why?")]
+                assert server.ask(words, max_tokens=1).cached >= held, choice
+
     def test_they_go_on_after_a_restart(self, folder):
         with server_case.Server(folder) as server:
             _, answer = self.ask(server)

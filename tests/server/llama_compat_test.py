@@ -25,6 +25,8 @@ class TestProps:
         assert props["model_alias"] == server.model
         assert "/" not in props["model_path"] and props["model_path"].endswith(".gguf")
         assert props["total_slots"] >= 1
+        assert props["chat_template_caps"]["supports_system_role"] is True
+        assert props["chat_template_caps"]["supports_tools"] is False
         assert props["build_info"].startswith("attndb ")
         settings = props["default_generation_settings"]
         assert settings["n_ctx"] == 8192
@@ -92,6 +94,30 @@ class TestCompletion:
         assert "".join(event["content"] for event in events) == whole["content"]
         assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
         assert events[-1]["tokens_predicted"] == 8
+
+    def test_ids_of_tokens_are_told(self, server):
+        ids = server.json("POST", "/tokenize", {"content": ONE_TWO})["tokens"]
+        assert server.json("POST", "/completion", self.FIELDS)["tokens"] == []
+        told = server.json("POST", "/completion", {**self.FIELDS, "return_tokens": True})
+        assert len(told["tokens"]) == told["tokens_predicted"] == 8
+        text = server.json("POST", "/detokenize", {"tokens": ids + told["tokens"]})["content"]
+        assert text == ONE_TWO + told["content"]
+        with Stream(server, "/completion", {**self.FIELDS, "stream": True}, {}) as stream:
+            events = [json.loads(event) for event in stream.data()]
+        assert [token for event in events for token in event["tokens"]] == told["tokens"]
+        assert events[-1]["tokens"] == []
+
+    def test_the_models_end_is_one_of_the_tokens(self, server):
+        prompt = server.json("POST", "/apply-template", {"messages": [user(CAPITAL)]})["prompt"]
+        fields = {"prompt": prompt, "n_predict": 64, "temperature": 0}
+        told = server.json("POST", "/completion", {**fields, "return_tokens": True})
+        assert told["stop_type"] == "eos"
+        end = server.json("POST", "/detokenize", {"tokens": told["tokens"][-1:]})["content"]
+        assert end == "<|im_end|>"
+        assert len(told["tokens"]) == told["tokens_predicted"] + 1
+        with Stream(server, "/completion", {**fields, "stream": True}, {}) as stream:
+            events = [json.loads(event) for event in stream.data()]
+        assert [token for event in events for token in event["tokens"]] == told["tokens"]
 
     def test_names_of_control_tokens_are_tokens(self, server):
         prompt = server.json("POST", "/apply-template", {"messages": [user(CAPITAL)]})["prompt"]

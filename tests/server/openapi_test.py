@@ -138,6 +138,7 @@ CASES = [
     ("post", "/completion", {"prompt": "One, two,", "n_predict": 2, "n_probs": 1}, 200),
     ("post", "/infill", {"input_prefix": "a", "input_suffix": "b"}, 501),
     ("get", "/props", None, 200),
+    ("post", "/v1/chat/completions/control", {"id": "chatcmpl-x", "action": "reasoning_end"}, 200),
     ("post", "/detokenize", {"tokens": [12, 345]}, 200),
     ("post", "/apply-template", {"messages": [server_case.user("Say hi.")]}, 200),
     ("post", "/v1/completions", {"prompt": [12, 345], "max_tokens": 2}, 200),

@@ -201,6 +201,7 @@ class Server:
         try:
             where = json.loads(line)
             self.url, self.port, self.model = where["url"], where["port"], where["model"]
+            self.started = where
         except (json.JSONDecodeError, KeyError) as e:
             self.kill()
             raise AssertionError(f"no server: {line!r}\n{self.said()}") from e

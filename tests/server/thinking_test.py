@@ -9,7 +9,7 @@ import json
 import pytest
 
 import server_case
-from server_case import CHAT, Server, user
+from server_case import CHAT, Server, user, wait_until
 
 TEMPLATE = server_case.ROOT / "tests/server/thinking_template.jinja"
 ASK = "Why is the sky blue?"
@@ -66,6 +66,17 @@ class TestBudget:
         said = message_of(ask(server, ASK, reasoning_budget_tokens=0))
         assert said["content"] and not said.get("reasoning_content")
 
+    def test_its_tokens_are_counted(self, server):
+        answer = ask(server, ASK, reasoning_budget_tokens=BUDGET)
+        usage = answer["usage"]
+        assert usage["completion_tokens_details"] == {"reasoning_tokens": BUDGET}
+        two = ask(server, ASK, reasoning_budget_tokens=BUDGET, n=2)["usage"]
+        assert two["completion_tokens_details"] == {"reasoning_tokens": 2 * BUDGET}
+        none = ask(server, ASK, reasoning_budget_tokens=0)["usage"]
+        assert none["completion_tokens_details"] == {"reasoning_tokens": 0}
+        cut = ask(server, ASK, reasoning_budget_tokens=50, max_tokens=5)["usage"]
+        assert cut["completion_tokens_details"] == {"reasoning_tokens": 5}
+
     def test_a_stream_has_the_same(self, server):
         fields = {"reasoning_budget_tokens": BUDGET, "reasoning_budget_message": MESSAGE}
         said = message_of(ask(server, ASK, **fields))
@@ -105,6 +116,11 @@ class TestInterfaces:
             "input": ASK, "max_output_tokens": 24, "temperature": 0,
             "reasoning_budget_tokens": BUDGET})
         assert [item["type"] for item in answer["output"]] == ["reasoning", "message"]
+        counted = {"reasoning_tokens": BUDGET}
+        assert answer["usage"]["output_tokens_details"] == counted
+        server.wait_until_durable(answer["id"].removeprefix("resp_"))
+        stored = server.json("GET", f"/v1/responses/{answer['id']}")
+        assert stored["usage"]["output_tokens_details"] == counted
 
     def test_a_server_may_have_a_budget_for_all(self, tmp_path):
         with Server(tmp_path / "store", "--chat-template", TEMPLATE, "--reasoning-budget", BUDGET,
@@ -122,6 +138,57 @@ class TestInterfaces:
             assert said["content"] and not said.get("reasoning_content")
             forced = message_of(ask(server, ASK, enable_thinking=True))
             assert forced["content"] and not forced.get("reasoning_content")
+
+
+class TestControl:
+    CONTROL = "/v1/chat/completions/control"
+
+    def end(self, server, answer_id):
+        return server.json("POST", self.CONTROL, {"id": answer_id, "action": "reasoning_end"})
+
+    def test_a_client_ends_the_thinking_while_it_reads(self, server):
+        texts = {"reasoning_content": "", "content": ""}
+        with server.stream([user(ASK)], max_tokens=4000, reasoning_control=True,
+                           reasoning_budget_message=MESSAGE) as stream:
+            answer_id = None
+            for chunk in stream.chunks():
+                for choice in chunk["choices"]:
+                    for kind in texts:
+                        texts[kind] += choice["delta"].get(kind) or ""
+                if texts["content"]:
+                    break
+                if texts["reasoning_content"] and answer_id is None:
+                    answer_id = chunk["id"]
+                    assert self.end(server, answer_id) == {"success": True}
+        assert texts["reasoning_content"].endswith(MESSAGE)
+        wait_until(lambda: not self.end(server, answer_id)["success"], "it has ended")
+
+    def test_only_chats_that_ask_for_it_are_controlled(self, server):
+        with server.stream([user(ASK)], max_tokens=4000) as stream:
+            first = next(iter(stream.chunks()))
+            told = self.end(server, first["id"])
+        assert told["success"] is False and "reasoning_control" in told["message"]
+
+    def test_what_names_no_chat_is_refused(self, server):
+        for body in ({"action": "reasoning_end"}, {"id": "chatcmpl-x"},
+                     {"id": "chatcmpl-x", "action": "stop"}):
+            status, _, _ = server.request("POST", self.CONTROL, body)
+            assert status == 400, body
+        told = self.end(server, "chatcmpl-x")
+        assert told["success"] is False and "under way" in told["message"]
+
+
+class TestRawText:
+    def test_a_completion_shows_the_marks_as_they_are(self, server):
+        chat = {"messages": [user(ASK)]}
+        prompt = server.json("POST", "/apply-template", chat)["prompt"]
+        assert prompt.endswith("<think>")
+        raw = {"prompt": prompt + "It is blue.</think>", "n_predict": 8, "temperature": 0}
+        told = server.json("POST", "/completion", raw)
+        assert "reasoning_content" not in told and told["content"]
+        marks = {"prompt": prompt, "n_predict": 24, "temperature": 0,
+                 "grammar": 'root ::= "So." "</think>" "Yes" "<think>"'}
+        assert server.json("POST", "/completion", marks)["content"] == "So.</think>Yes<think>"
 
 
 class TestTools:
