@@ -6,7 +6,8 @@ installed: a context is stored and found, the command line runs, and attndb.hf a
 for what they miss by name. Where libraries are missing (hidden from CMake), pip's output ends in
 what they are and how to get them; without a llama.cpp the command line says how to get one. With
 one that was installed elsewhere, the package has that llama.cpp in it: nothing of where it was
-built is needed, and `attndb doctor` runs a forward on it.
+built is needed, and `attndb doctor` runs a forward on it. Without attndb-chat beside it, the
+package refuses by name what needs that, and all else works.
 """
 
 import json
@@ -121,6 +122,26 @@ class PackageTest(unittest.TestCase):
         said = self.run_in(program, "doctor", "--fast", "--db", "store", code=1, LD_PRELOAD=preload)
         self.assertIn("died of SIGILL", said)
         self.assert_advice_is_for_a_package(said)
+        self.check_without_chat_program(program)
+
+    def check_without_chat_program(self, attndb):
+        """A package that was built on a llama.cpp without `common` has no attndb-chat."""
+        attndb.with_name("attndb-chat").unlink()
+        model = self.folder / "tiny.gguf"
+        self.run_in(sys.executable, "-B", ROOT / "scripts/make_tiny_model.py", "--kind",
+                    "llama_bpe", "--out", model)
+        (self.folder / "own.jinja").write_text("[{{ messages[0].content }}]")
+        (self.folder / "text").write_text("The lamp shines every twelve seconds.")
+        imports = (attndb, "import", "text", "--name", "a", "-m", model, "--db", "chats")
+        said = self.run_in(*imports, "--chat-template", "own.jinja", code=10)
+        self.assertIn("attndb-chat", said)
+        self.run_in(*imports, "--raw")
+        answer = json.loads(self.run_in(attndb, "ask", "-c", "a", "When?", "--max-tokens", "2",
+                                        "--json", "--db", "chats"))
+        self.assertIn("answer", answer)
+        report = json.loads(self.run_in(attndb, "doctor", "--fast", "--json", "--db", "chats"))
+        self.assertTrue(report["engine"]["forward"]["ok"], report)
+        self.assertIsNone(report["programs"]["attndb-chat"])
 
     def test_installs_into_an_empty_environment(self):
         source, python = self.copy_sources()
