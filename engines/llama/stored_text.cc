@@ -1,11 +1,13 @@
 #include "engines/llama/stored_text.h"
 
+#include <cstddef>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "engines/llama/utf8_bytes.h"
+#include "engines/llama/window.h"
 
 namespace attndb::llama {
 namespace {
@@ -44,6 +46,16 @@ bool HasItsWords(std::span<const TokenId> stored, const PromptText& text) {
   return !messages.empty() && CommonPrefix(stored, text.tokens) > messages.back().tokens.begin;
 }
 
+// Takes the tokens out that left as pieces of the text: the model does not have them.
+void TakeOutPieces(const ContextInfo& info, std::vector<TokenId>* tokens) {
+  const std::vector<TokenRange> pieces = PiecesOf(info.cuts, info.text_layout);
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    const auto begin = tokens->begin();
+    tokens->erase(begin + static_cast<std::ptrdiff_t>(piece->begin),
+                  begin + static_cast<std::ptrdiff_t>(piece->end));
+  }
+}
+
 }  // namespace
 
 Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
@@ -51,9 +63,11 @@ Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::st
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
   // The ids of a damaged context are read, too.
   const bool is_ours = info.fingerprint == engine.spec().fingerprint;
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
                           is_ours ? db.Tokens(context) : TokensOf(engine, db, context));
   StoredText stored = {.num_tokens = tokens.size(), .text = {}};
+  // It keeps its id when it grows.
+  if (info.num_tokens == tokens.size()) TakeOutPieces(info, &tokens);
   ATTNDB_ASSIGN_OR_RETURN(stored.text, engine.Detokenize(tokens, render_special));
   return stored;
 }

@@ -19,11 +19,12 @@
 namespace attndb::llama {
 
 struct StoredText {
-  uint64_t num_tokens = 0;
+  uint64_t num_tokens = 0;  // Of all that is stored.
   std::string text;
 };
 
-// What a context holds; with `render_special` its control tokens, too, which the chat template set.
+// What a context holds, without the pieces that left it (PiecesOf in window.h); with
+// `render_special` its control tokens, too, which the chat template set.
 Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
                           bool render_special);
 

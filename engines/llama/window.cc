@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attndb/units.h"
 
@@ -14,13 +16,6 @@ uint64_t TokensLeft(const WindowOptions& window) {
   return static_cast<uint64_t>(static_cast<double>(window.window_tokens) * window.keep_ratio);
 }
 
-// Whether one of the ranges has all of `range`.
-bool IsWithin(const TokenRange& range, std::span<const TokenRange> ranges) {
-  return std::ranges::any_of(ranges, [&range](const TokenRange& other) {
-    return other.begin <= range.begin && range.end <= other.end;
-  });
-}
-
 }  // namespace
 
 uint64_t NumTokensOf(std::span<const TokenRange> ranges) {
@@ -28,6 +23,72 @@ uint64_t NumTokensOf(std::span<const TokenRange> ranges) {
   for (const TokenRange& range : ranges) count += range.end - range.begin;
   return count;
 }
+
+namespace {
+
+// Whether one of the ranges has all of `range`.
+bool IsWithin(const TokenRange& range, std::span<const TokenRange> ranges) {
+  return std::ranges::any_of(ranges, [&range](const TokenRange& other) {
+    return other.begin <= range.begin && range.end <= other.end;
+  });
+}
+
+// Puts ranges in order, and joins those that touch.
+void JoinTouching(std::vector<TokenRange>* ranges) {
+  std::ranges::sort(*ranges, {}, &TokenRange::begin);
+  std::vector<TokenRange> runs;
+  for (const TokenRange& range : *ranges) {
+    if (runs.empty() || runs.back().end < range.begin) {
+      runs.push_back(range);
+    } else {
+      runs.back().end = std::max(runs.back().end, range.end);
+    }
+  }
+  *ranges = std::move(runs);
+}
+
+// What a session has lost, cut by cut.
+class LostTokens {
+ public:
+  enum class Shape : uint8_t {
+    kPieces,  // Several runs.
+    kHalf,    // One run, behind which as many tokens are left as a window leaves.
+    kRun,     // One run. Another number of tokens is left.
+  };
+
+  // `num_left`: what another window may leave.
+  Shape Add(const Cut& cut, double keep_ratio, uint64_t num_left) {
+    const uint64_t num_before = cut.at - num_lost_;
+    num_lost_ += NumTokensOf(cut.dropped);
+    runs_.insert(runs_.end(), cut.dropped.begin(), cut.dropped.end());
+    JoinTouching(&runs_);
+    const bool is_one = std::ranges::any_of(runs_, [&cut](const TokenRange& run) {
+      return std::ranges::all_of(cut.dropped, [&run](const TokenRange& range) {
+        return run.begin <= range.begin && range.end <= run.end;
+      });
+    });
+    if (!is_one) return Shape::kPieces;
+    const uint64_t num_after = cut.at - num_lost_;
+    const auto half = static_cast<uint64_t>(static_cast<double>(num_before) * keep_ratio);
+    return num_after == half || num_after == num_left ? Shape::kHalf : Shape::kRun;
+  }
+  uint64_t num_lost() const { return num_lost_; }
+
+ private:
+  uint64_t num_lost_ = 0;
+  std::vector<TokenRange> runs_;  // In order, apart.
+};
+
+// Whether the layout has messages, and none of them begins or ends within the range.
+bool IsBetweenMessages(const TokenRange& range, const TextLayout& text) {
+  const auto is_within = [&range](uint64_t at) { return range.begin < at && at < range.end; };
+  return !text.messages.empty() &&
+         std::ranges::none_of(text.messages, [&](const TextMessage& message) {
+           return is_within(message.tokens.begin) || is_within(message.tokens.end);
+         });
+}
+
+}  // namespace
 
 uint64_t TokensOfWindow(const Session& session) {
   if (!session.contexts().empty()) return static_cast<uint64_t>(session.next_position());
@@ -58,24 +119,44 @@ Status WindowOptions::Validate() const {
   return Status::Ok();
 }
 
+std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& text) {
+  using Shape = LostTokens::Shape;
+  LostTokens lost;
+  std::vector<TokenRange> pieces;
+  for (const Cut& cut : cuts) {
+    const Shape shape = lost.Add(cut, WindowOptions().keep_ratio, UINT64_MAX);
+    if (shape == Shape::kHalf) continue;
+    for (const TokenRange& range : cut.dropped) {
+      if (shape == Shape::kPieces || IsBetweenMessages(range, text)) pieces.push_back(range);
+    }
+  }
+  JoinTouching(&pieces);
+  return pieces;
+}
+
 uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
                         const PromptSize& prompt) {
-  uint64_t num_dropped = 0;
-  std::optional<uint64_t> lost_at;  // The first time that tokens left that the prompt has.
+  LostTokens lost;
+  std::optional<uint64_t> lost_at;    // The first time that tokens left that the prompt has.
+  std::optional<uint64_t> pieces_at;  // The first time that such tokens left as pieces.
   for (const Cut& cut : cuts) {
     if (cut.at > num_tokens) continue;  // Crop takes it back.
-    for (const TokenRange& range : cut.dropped) {
-      num_dropped += range.end - range.begin;
-      if (!lost_at && !IsWithin(range, prompt.left_out)) lost_at = cut.at;
-    }
+    const auto shape = lost.Add(cut, window.keep_ratio, TokensLeft(window));
+    const bool is_left_out = std::ranges::all_of(cut.dropped, [&prompt](const TokenRange& range) {
+      return IsWithin(range, prompt.left_out);
+    });
+    if (is_left_out) continue;
+    if (!lost_at) lost_at = cut.at;
+    if (!pieces_at && shape != LostTokens::Shape::kHalf) pieces_at = cut.at;
   }
   if (!lost_at) return num_tokens;
   // A window that drops tokens leaves as many as TokensLeft, and that only if the prompt is longer
   // than the window.
   const bool lacks_tokens = window.window_tokens == 0 ||
                             prompt.num_tokens <= window.window_tokens ||
-                            num_tokens - num_dropped < TokensLeft(window);
-  return lacks_tokens ? *lost_at - 1 : num_tokens;
+                            num_tokens - lost.num_lost() < TokensLeft(window);
+  if (lacks_tokens) return *lost_at - 1;
+  return pieces_at ? *pieces_at - 1 : num_tokens;
 }
 
 Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,

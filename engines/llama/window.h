@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "attndb/db.h"
 #include "attndb/session.h"
@@ -42,9 +43,20 @@ struct PromptSize {
 // How many tokens the ranges have.
 uint64_t NumTokensOf(std::span<const TokenRange> ranges);
 
+// The tokens that left a session as pieces of its text: LeaveOut. A window's cuts, which drop the
+// oldest tokens, are not among them. `text`: the layout of the session's tokens. Returns ranges in
+// order. Cuts do not say who made them, so they are judged:
+//   several runs of tokens left at once      pieces
+//   half of what there was, in one run       a window's
+//   one run                                  pieces, if the layout has messages and none of them
+//                                            begins or ends within the run
+std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& text);
+
 // How many of the first `num_tokens` tokens of a session a prompt may go on from in this window.
-// Tokens that an earlier, smaller window dropped have to be run again if this window has room for
-// them: then it is the tokens before the first cut that dropped such ones.
+// Tokens that have left, and that the prompt has, have to be run again in two cases. The result is
+// then the number of tokens before the first such cut.
+//   - An earlier, smaller window dropped them, and this window has room for them.
+//   - They are no oldest tokens that a window drops: they left as pieces of the text.
 uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
                         const PromptSize& prompt);
 

@@ -278,6 +278,43 @@ TEST(ReusableTokensTest, WhatThePromptLeavesOutIsNotMissed) {
   EXPECT_EQ(reusable(both, all), 63u) << "the window has room";
 }
 
+// The window of 64 tokens has no room for them.
+TEST(ReusableTokensTest, AnExactPromptBeyondTheWindowDoesNotGoOnBehindPieces) {
+  const std::vector<Cut> edits = {{64, {{10, 20}, {40, 45}}}};
+  const std::vector<Cut> one = {{64, {{10, 20}}}};
+  const std::vector<Cut> both = {{64, {{4, 36}}}, {90, {{50, 60}}}};
+  const std::vector<Cut> passed = {{60, {{10, 20}}}, {74, {{4, 10}, {20, 46}}}};
+  const std::vector<TokenRange> left_out = {{10, 20}};
+  const auto reusable = [](std::span<const Cut> cuts, std::span<const TokenRange> without) {
+    return ReusableTokens({.window_tokens = 64}, cuts, 110, {120, without});
+  };
+  EXPECT_EQ(reusable(edits, {}), 63u);
+  EXPECT_EQ(reusable(one, {}), 63u);
+  EXPECT_EQ(reusable(both, {}), 89u) << "the window dropped the others";
+  EXPECT_EQ(reusable(passed, {}), 59u);
+  EXPECT_EQ(reusable(passed, left_out), 110u) << "the window dropped what is around it";
+  // At the start with this window, more tokens than it has room for were there.
+  const std::vector<Cut> shrunk = {{100, {{4, 72}}}};
+  EXPECT_EQ(reusable(shrunk, {}), 110u);
+}
+
+TEST(PiecesOfTest, AWindowsCutsAreNone) {
+  const TextLayout text = {
+      TextForm::kDialogue,
+      {{TextRole::kUser, {3, 30}}, {TextRole::kAssistant, {34, 60}}, {TextRole::kUser, {64, 80}}}};
+  using Ranges = std::vector<TokenRange>;
+  const auto pieces = [&text](const std::vector<Cut>& cuts) { return PiecesOf(cuts, text); };
+  EXPECT_THAT(pieces({}), ElementsAre());
+  EXPECT_THAT(pieces({{64, {{4, 36}}}, {96, {{36, 68}}}}), ElementsAre());
+  EXPECT_THAT(pieces({{90, {{4, 72}}}}), ElementsAre()) << "a smaller window";
+  EXPECT_EQ(pieces({{90, {{10, 20}, {40, 45}}}, {99, {{20, 22}}}}), (Ranges{{10, 22}, {40, 45}}));
+  EXPECT_EQ(pieces({{90, {{40, 45}}}}), (Ranges{{40, 45}})) << "within a message";
+  EXPECT_EQ(pieces({{90, {{60, 64}}}}), (Ranges{{60, 64}})) << "between two";
+  EXPECT_EQ(pieces({{64, {{4, 36}}}, {90, {{40, 45}}}}), (Ranges{{40, 45}}));
+  const std::vector<Cut> one = {{90, {{40, 45}}}};
+  EXPECT_THAT(PiecesOf(one, {}), ElementsAre()) << "nobody knows";
+}
+
 TEST_F(WindowTest, TokensThatAreLeftOutLeaveOnce) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
   Session session = NewSession(engine);
