@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,6 +39,10 @@ class AgentPromptsTest : public KeptTurnsTest {
   std::string TextOf(const Prompt& prompt) const {
     return *engine_->Detokenize(Without(prompt.tokens, prompt.left_out), /*render_special=*/true);
   }
+  std::string NewestTurn() {
+    conversations_->WaitForStores();
+    return std::ranges::max(*db_->List(), {}, &ContextInfo::id).name;
+  }
 };
 
 TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
@@ -57,6 +63,33 @@ TEST_F(AgentPromptsTest, WhatComesBehindDroppedReasoningIsRun) {
     EXPECT_THAT(prompt.parted->stored, ::testing::StartsWith("<think>\\nWell, cats.")) << turn;
     EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("Grey it is<|im_end|>")) << turn;
   }
+}
+
+// No turn answered the messages that the client sends. The one that it means is known by its
+// tokens.
+TEST_F(AgentPromptsTest, AChangedSystemMessageIsNamedAlsoAfterARestart) {
+  Open(llama::kThinkTemplate);
+  const std::string rules =
+      "Tell people what they ask for, be polite to all of them, do not speak of yourself in any "
+      "case, and answer in one sentence that even a child understands. Today is ";
+  Messages messages = {{"system", rules + "Monday."}, {"user", "Which colour is the cat?"}};
+  for (int turn = 0; turn < 2; ++turn) {
+    Answer(PromptOf(messages), "Grey it is");
+    messages.push_back({"assistant", "Grey it is"});
+    messages.push_back({"user", "Sure?"});
+  }
+  messages[0].content = rules + "Sunday.";
+  for (const bool is_restarted : {false, true}) {
+    if (is_restarted) Restart();
+    const Prompt prompt = PromptOf(messages);
+    ASSERT_TRUE(prompt.parted) << is_restarted;
+    EXPECT_EQ(PlaceText(*prompt.parted), "0:" + std::to_string(rules.size())) << is_restarted;
+    EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("Sunday.")) << is_restarted;
+    EXPECT_THAT(prompt.parted->stored, ::testing::StartsWith("Monday.")) << is_restarted;
+  }
+  // A question with as many messages as the stored turns have follows none of them.
+  const Messages question = {{"system", rules + "Tuesday."}, {"user", "Which colour is the dog?"}};
+  EXPECT_FALSE(PromptOf(question).parted);
 }
 
 using EditedPromptsTest = AgentPromptsTest;
@@ -90,6 +123,40 @@ TEST_F(EditedPromptsTest, OnlyWhatIsNewIsRunBehindDroppedReasoning) {
     // A prompt that asks for no cut gets none.
     EXPECT_THAT(exact.left_out, ::testing::IsEmpty());
     EXPECT_EQ(NumRun(exact), exact.tokens.size() - CommonLength(exact.tokens, told)) << turn;
+  }
+}
+
+// With and without "cut" it says the same. Without, what is behind the piece is run again.
+TEST_F(EditedPromptsTest, AContextSaysWhatIsLeftOfIt) {
+  Open(llama::kThinkTemplate);
+  Messages messages = {{"system", "Be brief."}, {"user", "Which colour is the cat?"}};
+  Prompt prompt = PromptOf(messages, {}, Edits::kCut);
+  Tokens told;
+  for (int turn = 0; turn < 2; ++turn) {
+    told = Answer(prompt, "<think>\nWell, cats.\n</think>\n\nGrey it is");
+    messages.push_back({"assistant", "Grey it is", R"({"reasoning_content": "Well, cats."})"});
+    messages.push_back({"user", "Sure?"});
+    if (turn == 0) prompt = PromptOf(messages, {}, Edits::kCut);
+  }
+  const std::vector<TokenRange> left_out = prompt.left_out;
+  ASSERT_EQ(left_out.size(), 1u);
+  const std::string name = NewestTurn();
+  const std::string said = *engine_->Detokenize(Without(told, left_out), /*render_special=*/true);
+  const Messages question = {{"user", "Why?"}};
+  for (const bool is_restarted : {false, true}) {
+    if (is_restarted) Restart();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt exact, prompts_->OfChat(kTenant, name, question));
+    EXPECT_THAT(TextOf(exact), ::testing::StartsWith(said)) << is_restarted;
+    EXPECT_TRUE(exact.left_out.empty());
+    EXPECT_EQ(NumRun(exact), exact.tokens.size() - left_out[0].begin) << is_restarted;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt cut,
+                                prompts_->OfChat(kTenant, name, question, {}, {}, Edits::kCut));
+    EXPECT_EQ(TextOf(cut), TextOf(exact)) << is_restarted;
+    EXPECT_EQ(cut.left_out, left_out) << is_restarted;
+    EXPECT_EQ(NumRun(cut), cut.tokens.size() - told.size()) << is_restarted;
+    EXPECT_EQ(cut.text.messages.size(), exact.text.messages.size());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt text, prompts_->OfText(kTenant, name, "And"));
+    EXPECT_THAT(TextOf(text), ::testing::StartsWith(said)) << is_restarted;
   }
 }
 
@@ -131,6 +198,35 @@ TEST_F(EditedPromptsTest, AnotherConversationThatAsksTheSameIsNotCut) {
   Answer(PromptOf(messages, {}, Edits::kCut), "I do not know.");
   const Messages others = {system, question};
   EXPECT_THAT(PromptOf(others, {}, Edits::kCut).left_out, ::testing::IsEmpty());
+}
+
+// Six turns answered the same, and none of them said what the client says.
+TEST_F(EditedPromptsTest, TheSearchForPiecesEndsAndCanBeCancelled) {
+  Open(llama::kThinkTemplate);
+  Messages messages = {
+      {"system", "Tell people what they ask for, be polite to all of them, and do not hurry."},
+      {"user", "Which of the colours that a cat may have is the one that you like the most?"}};
+  for (const std::string colour : {"Grey", "Red", "Black", "White", "Brown", "Blue"}) {
+    Answer(PromptOf(messages, {}, Edits::kCut), colour + " it is, I think.");
+  }
+  messages.push_back({"assistant", "Green it is, of all the colours that there are."});
+  messages.push_back({"user", "Sure?"});
+  size_t num_searches = 0;
+  size_t num_wanted = SIZE_MAX;
+  const Prompts::Limits limits = {
+      .progress = [&](uint64_t, uint64_t) { return ++num_searches <= num_wanted; }};
+  const auto make = [&](Edits edits) {
+    num_searches = 0;
+    return prompts_->OfChat(kTenant, "", messages, {}, limits, edits).status();
+  };
+  ATTNDB_EXPECT_OK(make(Edits::kExact));
+  EXPECT_EQ(num_searches, 0u);
+  ATTNDB_EXPECT_OK(make(Edits::kCut));
+  EXPECT_GE(num_searches, kMaxSearched);
+  EXPECT_LE(num_searches, 2 * kMaxSearched);
+  num_wanted = 1;
+  EXPECT_EQ(make(Edits::kCut).code(), StatusCode::kCancelled);
+  EXPECT_EQ(num_searches, 2u);
 }
 
 TEST_F(EditedPromptsTest, AReplacedMessageIsRunAgain) {

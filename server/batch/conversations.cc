@@ -30,7 +30,10 @@ Result<KeptText> StoredText(const DB& db, const std::string& context) {
   ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
                           db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
   // It keeps its id when it grows.
-  if (info.num_tokens == stored.tokens.size()) stored.text = std::move(info.text_layout);
+  if (info.num_tokens == stored.tokens.size()) {
+    stored.text = std::move(info.text_layout);
+    stored.left_out = llama::PiecesOf(info.cuts, stored.text);
+  }
   return stored;
 }
 
@@ -247,6 +250,29 @@ std::shared_ptr<const KeptText> Conversations::LiveLike(const std::string& tenan
   return best;
 }
 
+std::shared_ptr<const KeptText> Conversations::StoredLike(const std::string& tenant,
+                                                          std::span<const TokenId> prompt,
+                                                          const TextLayout& text) const {
+  const Result<DB> db = HandleOf(tenant);
+  if (!db.ok() || text.messages.empty()) return nullptr;
+  const Result<SessionStart> start = db->CreateSession(engine_->spec(), prompt);
+  if (!start.ok() || start->session.num_tokens() < kLeastCommon) return nullptr;
+  ContextId id = start->session.context_id();
+  for (size_t i = 0; i < kMaxStored && id != ContextId::kNone; ++i) {
+    const std::string name = "#" + std::to_string(static_cast<int64_t>(id));
+    const Result<ContextInfo> info = db->Describe(name);
+    if (!info.ok()) return nullptr;
+    const size_t num_messages = info->text_layout.messages.size();  // 0: unknown.
+    if (num_messages == 0) return nullptr;
+    if (num_messages < text.messages.size()) {
+      Result<KeptText> stored = StoredText(*db, name);
+      return stored.ok() ? std::make_shared<const KeptText>(*std::move(stored)) : nullptr;
+    }
+    id = info->continues;
+  }
+  return nullptr;
+}
+
 Status Conversations::ListTurns(const std::string& tenant) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -330,8 +356,8 @@ StoreTicket Conversations::Keep(const std::string& tenant, const std::string& id
   options.text_layout = text;
   if (options.title.empty()) options.title = title;
   const StoreTicket ticket(db->StoreAsync(session, tokens, options));
-  const auto held =
-      std::make_shared<const KeptText>(KeptText{std::move(tokens), text, options.title});
+  const auto held = std::make_shared<const KeptText>(
+      KeptText{std::move(tokens), text, options.title, llama::PiecesOf(session.cuts(), text)});
 
   std::list<Live> ended;  // Closed without the mutex.
   const std::lock_guard<std::mutex> lock(mutex_);

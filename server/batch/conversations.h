@@ -117,6 +117,12 @@ class Conversations {
   std::shared_ptr<const KeptText> LiveLike(const std::string& tenant,
                                            std::span<const TokenId> prompt,
                                            const TextLayout& text) const;
+  // The text of a stored context that has fewer messages than a prompt: the one that shares the
+  // most first tokens with it, 32 at least, or one that this one continues; null: there is none.
+  // Reads the tokens of one context.
+  std::shared_ptr<const KeptText> StoredLike(const std::string& tenant,
+                                             std::span<const TokenId> prompt,
+                                             const TextLayout& text) const;
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   // `text`: whose words the tokens are. `title`: unless `store` has one. Returns the Store that it

@@ -1,6 +1,8 @@
 #include "server/batch/edits.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace attndb::server {
 namespace {
@@ -16,6 +18,16 @@ uint64_t Moved(uint64_t token, std::span<const TokenRange> left_out) {
     token += range.end - range.begin;
   }
   return token;
+}
+
+// Where a token stands once the ranges are gone. In a range: where that was.
+uint64_t MovedUp(uint64_t token, std::span<const TokenRange> left_out) {
+  uint64_t num_gone = 0;
+  for (const TokenRange& range : left_out) {
+    if (token <= range.begin) break;
+    num_gone += std::min(token, range.end) - range.begin;
+  }
+  return token - num_gone;
 }
 
 }  // namespace
@@ -50,6 +62,19 @@ void PutBack(std::span<const TokenRange> left_out, TextLayout* text) {
     TokenRange& tokens = message.tokens;  // Not empty.
     tokens = {Moved(tokens.begin, left_out), Moved(tokens.end - 1, left_out) + 1};
   }
+}
+
+void TakeOutPieces(KeptText* kept) {
+  const std::vector<TokenRange> left_out = std::exchange(kept->left_out, {});
+  if (left_out.empty()) return;
+  kept->tokens = Without(kept->tokens, left_out);
+  for (TextMessage& message : kept->text.messages) {
+    message.tokens = {MovedUp(message.tokens.begin, left_out),
+                      MovedUp(message.tokens.end, left_out)};
+  }
+  std::erase_if(kept->text.messages, [](const TextMessage& message) {
+    return message.tokens.begin == message.tokens.end;
+  });
 }
 
 }  // namespace attndb::server

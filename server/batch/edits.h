@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "attndb/types.h"
+#include "server/batch/kept_text.h"
 
 namespace attndb::server {
 
@@ -35,6 +36,9 @@ void PutBack(std::span<const TokenId> stored, std::span<const TokenRange> left_o
              std::vector<TokenId>* tokens);
 // Moves the messages of a text whose tokens got these ranges back.
 void PutBack(std::span<const TokenRange> left_out, TextLayout* text);
+
+// Takes the pieces out that left a text. Messages without another token are gone, too.
+void TakeOutPieces(KeptText* kept);
 
 }  // namespace attndb::server
 

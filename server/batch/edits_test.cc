@@ -51,6 +51,19 @@ TEST(EditsTest, MessagesMoveWithTheirTokens) {
   EXPECT_EQ(text.messages[2].tokens, (TokenRange{6, 10}));
 }
 
+TEST(EditsTest, APieceThatLeftHasNoWords) {
+  KeptText kept = {
+      .tokens = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+      .text = {TextForm::kDialogue,
+               {{TextRole::kUser, {0, 2}}, {TextRole::kOther, {3, 4}}, {TextRole::kUser, {4, 9}}}},
+      .left_out = {{2, 4}, {7, 8}}};
+  TakeOutPieces(&kept);
+  EXPECT_THAT(kept.tokens, ElementsAre(0, 1, 4, 5, 6, 8, 9));
+  EXPECT_THAT(kept.text.messages, ElementsAre(TextMessage{TextRole::kUser, {0, 2}},
+                                              TextMessage{TextRole::kUser, {2, 6}}));
+  EXPECT_TRUE(kept.left_out.empty());
+}
+
 class EditedTurnsTest : public BatchTest {
  protected:
   static uint64_t Seed(const std::string& id) { return static_cast<unsigned char>(id[0]); }
@@ -137,6 +150,24 @@ TEST_F(EditedTurnsTest, APromptWithAllTokensIsExact) {
     EXPECT_EQ(start.num_cached_tokens + start.num_run_tokens, request.prompt.size());
     conversations_->WaitForStores();
     ATTNDB_ASSERT_OK(db_->Drop(request.id));
+  }
+}
+
+// A prompt beyond the window, whose overflow drops the oldest tokens, takes no others away.
+TEST_F(EditedTurnsTest, AnExactPromptBeyondTheWindowDoesNotGoOnBehindAPiece) {
+  Open();
+  StartScheduler();
+  Run(Request("a", 100, 1, Greedy(6)));
+  const size_t num_stored = Stored("a").size();
+  Run(GoingOn("b", "a", {{30, 50}}));
+  const Tokens prompt = Stored("b");
+  for (const bool is_restarted : {false, true}) {
+    if (is_restarted) Restart();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const Continuation start,
+        conversations_->Start(kTenant, prompt, "full", {.window_tokens = 100}));
+    EXPECT_LE(start.session.num_tokens(), num_stored) << is_restarted;
+    EXPECT_TRUE(start.session.cuts().empty()) << is_restarted;
   }
 }
 

@@ -1,4 +1,4 @@
-// The tokens of a context, whose words they are, and its title.
+// The tokens of a context, whose words they are, its title, and the pieces that left.
 #ifndef ATTNDB_SERVER_BATCH_KEPT_TEXT_H_
 #define ATTNDB_SERVER_BATCH_KEPT_TEXT_H_
 
@@ -13,6 +13,8 @@ struct KeptText {
   std::vector<TokenId> tokens;
   TextLayout text;
   std::string title = {};
+  // Tokens that left as pieces of the text: its words are those of the others. In order.
+  std::vector<TokenRange> left_out = {};
 };
 
 }  // namespace attndb::server

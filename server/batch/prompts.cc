@@ -50,7 +50,8 @@ Result<bool> EndsWithReply(const llama::LlamaEngine& engine, const KeptText& tur
 
 Result<Prompt> Prompts::OfText(const std::string& tenant, const std::string& context,
                                const std::string& text, const Limits& limits) const {
-  ATTNDB_ASSIGN_OR_RETURN(const llama::StoredContext before, Open(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const Subject subject, Open(tenant, context));
+  const llama::StoredContext& before = subject.stored;
   const llama::PromptPart part = {"", text};
   ATTNDB_ASSIGN_OR_RETURN(const llama::JoinedText joined,
                           engine_->Join(before.tokens, std::span(&part, 1), {.limits = limits}));
@@ -70,22 +71,33 @@ Result<Prompt> Prompts::OfTokens(const std::string& tenant, const std::string& c
                                    std::to_string(vocab_size - 1));
   }
   Prompt prompt;
-  ATTNDB_ASSIGN_OR_RETURN(llama::StoredContext before, Open(tenant, context));
-  prompt.tokens = std::move(before.tokens);
-  prompt.text = std::move(before.text);
+  ATTNDB_ASSIGN_OR_RETURN(Subject before, Open(tenant, context));
+  prompt.tokens = std::move(before.stored.tokens);
+  prompt.text = std::move(before.stored.text);
   prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
   prompt.num_last = tokens.size();
   return prompt;
 }
 
-Result<llama::StoredContext> Prompts::Open(const std::string& tenant,
-                                           const std::string& context) const {
-  // Bare text, to which nothing was said.
-  if (context.empty()) return llama::StoredContext{{}, {TextForm::kRaw, {}}};
+Result<Prompts::Subject> Prompts::Open(const std::string& tenant,
+                                       const std::string& context) const {
+  Subject subject;
+  subject.context = context;
+  llama::StoredContext& stored = subject.stored;
+  if (context.empty()) {
+    stored.text.form = TextForm::kRaw;  // Bare text, to which nothing was said.
+    return subject;
+  }
   ATTNDB_ASSIGN_OR_RETURN(KeptText kept, conversations_->TextOf(tenant, context));
-  llama::StoredContext stored = {std::move(kept.tokens), std::move(kept.text)};
+  if (!kept.left_out.empty()) {
+    subject.left_out = kept.left_out;
+    subject.whole = kept.tokens;
+    TakeOutPieces(&kept);
+  }
+  stored.tokens = std::move(kept.tokens);
+  stored.text = std::move(kept.text);
   ATTNDB_ASSIGN_OR_RETURN(stored.layout, llama::LayoutOf(*engine_, stored.text, stored.tokens));
-  return stored;
+  return subject;
 }
 
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
@@ -143,10 +155,8 @@ Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& co
 
 Result<Prompts::Subject> Prompts::SubjectOf(const std::string& tenant,
                                             const std::string& context) const {
-  Subject subject;
-  if (context.empty()) return subject;
-  subject.context = context;
-  ATTNDB_ASSIGN_OR_RETURN(subject.stored, Open(tenant, context));
+  if (context.empty()) return Subject();
+  ATTNDB_ASSIGN_OR_RETURN(Subject subject, Open(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(std::string digest, DigestOf(subject.stored.tokens));
   subject.front.push_back({std::string(kContextRole), std::move(digest)});
   return subject;

@@ -11,7 +11,8 @@
 //          control tokens.
 //          Turns are found by the messages that they answered (turn_id.h). The last turns are
 //          looked at first, kMaxFollowed at most.
-//          Edits::kCut: the prompt may leave out pieces of the turn (edits.h). The turn may then
+//          Edits::kCut: the prompt may leave out pieces of the turn (edits.h), of kMaxSearched
+//          turns at most. The turn may then
 //          also be one that has the most first tokens of the prompt: where messages are gone, it
 //          answered other messages.
 // Limits:  a prompt with more new tokens than limits.max_tokens may lack some: the caller refuses
@@ -44,6 +45,9 @@ namespace attndb::server {
 
 // The most stored turns that one prompt is compared with.
 inline constexpr size_t kMaxFollowed = 16;
+// The most of them that are searched for pieces that the prompt leaves out. A search takes time:
+// left_out.h. As many again among those that have the most first tokens of the prompt.
+inline constexpr size_t kMaxSearched = 4;
 
 struct Prompt {
   std::vector<TokenId> tokens;  // Those that it leaves out are among them.
@@ -58,7 +62,7 @@ struct Prompt {
   // it. The other numbers do not count them.
   std::vector<TokenRange> left_out;
   // Where it leaves its predecessor: the stored turn that it follows. If there is none, or all of
-  // it is kept, a conversation in memory may be the predecessor that shares as much with the prompt
+  // it is kept, another conversation may be the predecessor that shares as much with the prompt
   // and has fewer messages: the client changed a message in the middle. nullopt: there is no
   // predecessor, or the prompt has all words of it. What a reply says behind the words that the
   // client has, such as a stop string, is none of these words.
@@ -100,8 +104,10 @@ class Prompts {
 
   // What messages are about, and what a conversation about it is remembered by.
   struct Subject {
-    std::string context;  // Its name; empty: nothing.
-    llama::StoredContext stored;
+    std::string context;                    // Its name; empty: nothing.
+    llama::StoredContext stored;            // Without the pieces that left it.
+    std::vector<TokenRange> left_out;       // These pieces.
+    std::vector<TokenId> whole;             // All tokens, if there are pieces.
     std::vector<llama::ChatMessage> front;  // What stands for it before the messages: 0 or 1.
   };
 
@@ -132,9 +138,15 @@ class Prompts {
     std::vector<TokenRange> left_out;
   };
 
+  // How many turns have been compared with a chat, and how many of them were searched for pieces.
+  struct Work {
+    size_t num_followed = 0;
+    size_t num_searched = 0;
+  };
+
   // Opens the text of the context; an empty name gives an empty text. Errors: kNotFound.
-  Result<llama::StoredContext> Open(const std::string& tenant, const std::string& context) const;
-  // Errors: kNotFound.
+  Result<Subject> Open(const std::string& tenant, const std::string& context) const;
+  // Opens it, and says what stands for it in front of messages. Errors: kNotFound.
   Result<Subject> SubjectOf(const std::string& tenant, const std::string& context) const;
   // The messages outlive what is returned. `reply`: what answered them, if a turn did; or null.
   Result<Chat> ChatOf(const std::string& tenant, const std::string& context, Messages messages,
@@ -151,28 +163,29 @@ class Prompts {
   // Follows the stored turn that says most of the chat. Without one: the context, or nothing.
   Result<Followed> Follow(const Chat& chat, const Limits& limits) const;
   // Follows the turns whose ids have the digest of what messages[reply] answers, and keeps the best
-  // in `best`. Counts them in *num_followed.
-  Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, size_t* num_followed,
+  // in `best`. Counts them.
+  Status FollowTurns(const Chat& chat, size_t reply, const Limits& limits, Work* work,
                      std::optional<Followed>* best) const;
   // Follows the turns that have the most first tokens of the chat, whatever they answer. Only those
   // count of which the chat keeps a reply.
   Status FollowLongest(const Chat& chat, const Limits& limits, std::optional<Followed>* best) const;
   // Follows these turns alike.
   Status FollowEach(const Chat& chat, size_t reply, std::vector<KeptText> turns,
-                    const Limits& limits, size_t* num_followed,
-                    std::optional<Followed>* best) const;
+                    const Limits& limits, Work* work, std::optional<Followed>* best) const;
   // Follows one turn, whose reply is messages[reply]; messages.size(): nobody knows which. The
   // template shows the turn's time.
-  Result<Followed> FollowTurn(const Chat& chat, size_t reply, KeptText turn,
-                              const Limits& limits) const;
+  Result<Followed> FollowTurn(const Chat& chat, size_t reply, KeptText turn, const Limits& limits,
+                              Work* work) const;
   // Renders the chat with the time that the turn's template shows, if that is another one.
   Status RenderAtTimeOf(const KeptText& turn, const Chat& chat, Followed* followed) const;
-  // Follows the turn without the pieces that the chat leaves out, if that keeps more of it.
+  // Follows the turn without the pieces that the chat leaves out, if that keeps more of it. Errors:
+  // also kCancelled, in front of a search that `limits` do not want any more.
   Status LeaveOut(const Chat& chat, const Limits& limits, Followed* followed) const;
   // The tokens of the context and of the parts behind it.
   Result<llama::FollowedText> FollowContext(const Chat& chat, const Limits& limits) const;
   // Where the chat leaves the turn that it follows. If it keeps all of this turn, or follows none:
-  // where it leaves the conversation in memory that it shares most with.
+  // where it leaves the conversation that it shares most with, of those in memory or else in the
+  // store.
   Result<std::optional<Parted>> PartedOf(const Chat& chat, const Followed& followed,
                                          const TextLayout& text, const Limits& limits) const;
   // Gives the prompt its tokens, and these messages behind what `before` says.

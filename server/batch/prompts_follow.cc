@@ -61,26 +61,27 @@ Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed
     return PartedAt(*engine_, *own.parted, rendered, chat.messages, followed.turn->tokens);
   }
   const std::vector<TokenId>& tokens = own.joined.tokens;
-  const auto live = conversations_->LiveLike(chat.tenant, tokens, text);
-  if (live == nullptr) return nowhere;
-  const size_t num_shared = CommonLength(live->tokens, tokens);
+  auto like = conversations_->LiveLike(chat.tenant, tokens, text);
+  if (like == nullptr) like = conversations_->StoredLike(chat.tenant, tokens, text);
+  if (like == nullptr) return nowhere;
+  const size_t num_shared = CommonLength(like->tokens, tokens);
   const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, tokens) : 0;
-  if (num_shared == live->tokens.size() || num_shared < std::max(least, kLeastShared)) {
+  if (num_shared == like->tokens.size() || num_shared < std::max(least, kLeastShared)) {
     return nowhere;
   }
   ATTNDB_ASSIGN_OR_RETURN(const llama::FollowedText other,
-                          engine_->Follow(live->tokens, rendered.items,
+                          engine_->Follow(like->tokens, rendered.items,
                                           {.limits = limits, .messages = rendered.messages}));
   if (!other.parted) return nowhere;
-  return PartedAt(*engine_, *other.parted, rendered, chat.messages, live->tokens);
+  return PartedAt(*engine_, *other.parted, rendered, chat.messages, like->tokens);
 }
 
 Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits) const {
   std::optional<Followed> best;
-  size_t num_followed = 0;
-  for (size_t reply = chat.messages.size(); reply-- > 1 && num_followed < kMaxFollowed;) {
+  Work work;
+  for (size_t reply = chat.messages.size(); reply-- > 1 && work.num_followed < kMaxFollowed;) {
     if (chat.messages[reply].role != kAssistantRole) continue;
-    ATTNDB_RETURN_IF_ERROR(FollowTurns(chat, reply, limits, &num_followed, &best));
+    ATTNDB_RETURN_IF_ERROR(FollowTurns(chat, reply, limits, &work, &best));
     // Earlier turns say no more of it, unless the prompt leaves the best one before its reply.
     if (best && (!best->text.parted || best->text.parted->message >= reply)) break;
   }
@@ -93,14 +94,18 @@ Result<Prompts::Followed> Prompts::Follow(const Chat& chat, const Limits& limits
   without.rendered_at = chat.options.now;
   ATTNDB_ASSIGN_OR_RETURN(without.text, FollowContext(chat, limits));
   if (best && without.text.joined.num_kept <= num_kept) return *std::move(best);
+  if (chat.edits == Edits::kCut) {
+    without.stored = chat.subject.whole;
+    without.left_out = chat.subject.left_out;
+  }
   return without;
 }
 
-Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits,
-                            size_t* num_followed, std::optional<Followed>* best) const {
+Status Prompts::FollowTurns(const Chat& chat, size_t reply, const Limits& limits, Work* work,
+                            std::optional<Followed>* best) const {
   ATTNDB_ASSIGN_OR_RETURN(std::vector<KeptText> turns,
                           conversations_->Candidates(chat.tenant, chat.digests[reply - 1]));
-  return FollowEach(chat, reply, std::move(turns), limits, num_followed, best);
+  return FollowEach(chat, reply, std::move(turns), limits, work, best);
 }
 
 Status Prompts::FollowLongest(const Chat& chat, const Limits& limits,
@@ -112,20 +117,19 @@ Status Prompts::FollowLongest(const Chat& chat, const Limits& limits,
     ATTNDB_ASSIGN_OR_RETURN(llama::FollowedText text, FollowContext(chat, limits));
     prompt = std::move(text.joined.tokens);
   }
-  size_t num_followed = 0;
+  Work work;
   return FollowEach(chat, chat.messages.size(), conversations_->Longest(chat.tenant, prompt),
-                    limits, &num_followed, best);
+                    limits, &work, best);
 }
 
 Status Prompts::FollowEach(const Chat& chat, size_t reply, std::vector<KeptText> turns,
-                           const Limits& limits, size_t* num_followed,
-                           std::optional<Followed>* best) const {
+                           const Limits& limits, Work* work, std::optional<Followed>* best) const {
   for (KeptText& turn : turns) {
     if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text, chat.edits)) {
       continue;
     }
-    if (++*num_followed > kMaxFollowed) break;
-    Result<Followed> followed = FollowTurn(chat, reply, std::move(turn), limits);
+    if (++work->num_followed > kMaxFollowed) break;
+    Result<Followed> followed = FollowTurn(chat, reply, std::move(turn), limits, work);
     // Another model's turn may have ids that this one lacks.
     if (followed.status().code() == StatusCode::kInvalidArgument) continue;
     ATTNDB_RETURN_IF_ERROR(followed.status());
@@ -136,7 +140,7 @@ Status Prompts::FollowEach(const Chat& chat, size_t reply, std::vector<KeptText>
 }
 
 Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, KeptText turn,
-                                              const Limits& limits) const {
+                                              const Limits& limits, Work* work) const {
   const auto follow = [&](const llama::RenderedPrompt& rendered) {
     return engine_->Follow(turn.tokens, rendered.items,
                            {.limits = limits, .messages = rendered.messages});
@@ -161,7 +165,10 @@ Result<Prompts::Followed> Prompts::FollowTurn(const Chat& chat, size_t reply, Ke
   }
   followed.turn = std::move(turn);
   const bool may_be_edited = chat.edits == Edits::kCut && followed.text.parted;
-  if (may_be_edited) ATTNDB_RETURN_IF_ERROR(LeaveOut(chat, limits, &followed));
+  if (may_be_edited && work->num_searched < kMaxSearched) {
+    ++work->num_searched;
+    ATTNDB_RETURN_IF_ERROR(LeaveOut(chat, limits, &followed));
+  }
   return followed;
 }
 
@@ -181,6 +188,9 @@ Status Prompts::RenderAtTimeOf(const KeptText& turn, const Chat& chat, Followed*
 Status Prompts::LeaveOut(const Chat& chat, const Limits& limits, Followed* followed) const {
   const llama::RenderedPrompt& rendered = followed->rendered ? *followed->rendered : chat.rendered;
   Tokens& tokens = followed->turn->tokens;
+  if (limits.progress != nullptr && !limits.progress(0, tokens.size())) {
+    return Status::Cancelled("the search for pieces that the prompt leaves out was cancelled");
+  }
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenRange> left_out,
                           engine_->LeftOut(tokens, rendered.items));
   if (left_out.empty()) return Status::Ok();

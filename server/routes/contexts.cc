@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engines/llama/stored_text.h"
+#include "server/batch/edits.h"
 #include "server/openai/error.h"
 #include "server/routes/store_request.h"
 
@@ -73,8 +74,8 @@ Result<Json> Text(const Service& service, const Call& call) {
   Json json = {{"context", request.context}};
   const std::string& tenant = call.rules.tenant;
   if (const auto unstored = service.conversations->UnstoredText(tenant, request.context)) {
-    const std::vector<TokenId>& tokens = unstored->tokens;
-    json["num_tokens"] = tokens.size();
+    json["num_tokens"] = unstored->tokens.size();
+    const std::vector<TokenId> tokens = Without(unstored->tokens, unstored->left_out);
     ATTNDB_ASSIGN_OR_RETURN(json["text"], service.engine->Detokenize(tokens, request.special));
     return json;
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engines/llama/window.h"
+#include "server/batch/edits.h"
 #include "server/batch/kept_text.h"
 #include "server/chat/stored_replies.h"
 #include "server/openai/chat_messages.h"
@@ -55,13 +57,15 @@ struct StoredTalk {
   std::string tools;  // As ChatOptions has them.
 };
 
-// The tokens of a context, and whose words they are. Those of a damaged context are read, too.
+// The tokens of a context without the pieces that left it, and whose words they are. Those of a
+// damaged context are read, too.
 Result<StoredTalk> TalkOf(const Service& service, const std::string& tenant,
                           const std::string& context) {
   StoredTalk talk;
   KeptText& kept = talk.kept;
   if (const auto unstored = service.conversations->UnstoredText(tenant, context)) {
     kept = *unstored;
+    TakeOutPieces(&kept);
     return talk;
   }
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
@@ -77,6 +81,8 @@ Result<StoredTalk> TalkOf(const Service& service, const std::string& tenant,
   kept.text = info.text_layout;
   AddStoredCalls(db, info.continues, kept.tokens.size(), &kept.text);
   talk.tools = ToolsOf(db, info.id, kept.text);
+  kept.left_out = llama::PiecesOf(info.cuts, info.text_layout);
+  TakeOutPieces(&kept);
   return talk;
 }
 
