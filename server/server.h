@@ -54,6 +54,8 @@ struct ServerOptions {
   // Regular expressions of RE2. A line of a system message that has a match of one is deleted
   // before the template is applied.
   std::vector<std::string> ignored_lines;
+  // Whether chats whose "edits" does not say go on behind pieces that are gone: Edits::kCut.
+  bool cut_edits = false;
   // Tokens that the model may think for before each reply, and the text that ends a longer
   // thinking, if a request does not say; -1: any number.
   int32_t reasoning_budget = -1;

@@ -229,7 +229,7 @@ Status ReadPrompt(const Json& prompt, TextRequest* request) {
 
 }  // namespace
 
-Status ReadEdits(const Json& body, Edits* edits) {
+Status ReadEdits(const Json& body, std::optional<Edits>* edits) {
   const Json* const found = FindMember(body, "edits");
   if (found == nullptr) return Status::Ok();
   if (*found != "exact" && *found != "cut") return WrongValue("edits", "exact or cut", *found);

@@ -89,11 +89,13 @@ struct TextRequest {
   double tpot_ms = 0;    // "tpot_ms": what a token may take; 0: it does not say.
   std::string store_as;  // "store_as": the name that the turn is stored under; empty = its id.
   bool truncate = true;  // "overflow": "truncate" or "refuse".
-  Edits edits = Edits::kExact;  // "edits": "exact" or "cut". Prompts of bare text have none.
+  // "edits": "exact" or "cut"; nullopt: ServerOptions::cut_edits says. Prompts of bare text have
+  // none.
+  std::optional<Edits> edits;
 };
 
 // "edits", which all interfaces have. An absent or null field leaves *edits as it is.
-Status ReadEdits(const Json& body, Edits* edits);
+Status ReadEdits(const Json& body, std::optional<Edits>* edits);
 
 Result<TextRequest> ParseChat(const Json& body);
 Result<TextRequest> ParseCompletion(const Json& body);

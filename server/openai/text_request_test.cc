@@ -317,9 +317,10 @@ TEST(TextRequestTest, OurOwnFields) {
   EXPECT_TRUE(Chat(R"("overflow":"truncate")")->truncate);
   ExpectRefused("overflow", R"("shift")");
   ExpectRefused("overflow", R"("")");
-  EXPECT_EQ(request.edits, Edits::kExact);
+  EXPECT_EQ(request.edits, std::nullopt);
   EXPECT_EQ(Chat(R"("edits":"cut")")->edits, Edits::kCut);
-  EXPECT_EQ(Chat(R"("edits":null)")->edits, Edits::kExact);
+  EXPECT_EQ(Chat(R"("edits":"exact")")->edits, Edits::kExact);
+  EXPECT_EQ(Chat(R"("edits":null)")->edits, std::nullopt);
   ExpectRefused("edits", R"("drop")");
   ExpectRefused("edits", "true");
 }

@@ -9,7 +9,7 @@ Result<ExplainRequest> ParseExplain(const Json& body) {
   asked["continue_final_message"] = false;  // A last reply is what is explained.
   ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(asked));
   if (request.text.num_choices > 1) return WrongValue("n", "1", Json(request.text.num_choices));
-  if (request.text.edits != Edits::kExact) return WrongValue("edits", "\"exact\"", Json("cut"));
+  if (request.text.edits == Edits::kCut) return WrongValue("edits", "\"exact\"", Json("cut"));
   if (!request.text.sources.empty()) {
     return Status::InvalidArgument("'contexts', 'tokens' and 'find' can't be explained");
   }
