@@ -117,7 +117,7 @@ constexpr std::string_view kStoreBody =
     R"("name":"n","text":"T","system":"S","raw":true,"stream":true,"append":false,)"
     R"("dry_run":false,"replace":true,"pinned":true,"ttl_seconds":60,"context":"c",)"
     R"("special":true,"index":"pq","segment_tokens":4096,"quota_bytes":1000,"plan":"full",)"
-    R"("token":3,"top":5,"prompt_of":"","question":"Q","contexts":null,)"
+    R"("token":3,"top":5,"interface":"chat","prompt_of":"","question":"Q","contexts":null,)"
     R"("passage_tokens":64})";
 
 // And of a keys file.
@@ -419,12 +419,13 @@ bool FuzzResponseRequest(std::span<const uint8_t> bytes) {
 int FuzzStoreRequest(std::span<const uint8_t> bytes) {
   const std::optional<Json> json = JsonIn(TextOf(kStoreBody, bytes));
   if (!json) return 0;
+  const auto no_response = [](const std::string&) { return server::ChatMessages(); };
   const bool taken[] = {IsTaken(server::ParseImport(*json)),
                         IsTaken(server::ParseChange(*json)),
                         IsTaken(server::ParseStoredText(*json)),
                         IsTaken(server::ParseUpkeep(*json)),
                         IsTaken(server::ParseQuota(*json)),
-                        IsTaken(server::ParseExplain(*json)),
+                        IsTaken(server::ParseExplain(*json, no_response)),
                         IsTaken(server::ParseExplainContext(*json)),
                         IsTaken(server::ParseExplainText(*json)),
                         IsTaken(server::ParseFind(*json))};

@@ -15,8 +15,11 @@
 #include "server/json.h"
 #include "server/openai/error.h"
 #include "server/openai/token_pieces.h"
+#include "server/responses/response_object.h"
+#include "server/responses/response_request.h"
 #include "server/routes/explain_request.h"
 #include "server/routes/explain_stored.h"
+#include "server/routes/responses.h"
 #include "server/routes/text_call.h"
 
 namespace attndb::server {
@@ -187,7 +190,10 @@ class Explained final : public TurnListener {
 };
 
 Status Schedule(Service* service, const Call& call, const Json& body) {
-  ATTNDB_ASSIGN_OR_RETURN(ExplainRequest request, ParseExplain(body));
+  const ConversationBefore before = [&](const std::string& id) {
+    return ConversationOfResponse(*service, call.rules.tenant, id);
+  };
+  ATTNDB_ASSIGN_OR_RETURN(ExplainRequest request, ParseExplain(body, before));
   PrepareChat(*service, &request.text);
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, call, request));
@@ -223,7 +229,9 @@ void AnswerExplain(Service* service, Call call) {
     const bool is_text =
         FindMember(*body, "text") != nullptr || FindMember(*body, "prompt_of") != nullptr;
     const Json* const context = FindMember(*body, "context");
-    if (FindMember(*body, "messages") == nullptr && (is_text || context != nullptr)) {
+    const bool is_chat =
+        FindMember(*body, "messages") != nullptr || FindMember(*body, "interface") != nullptr;
+    if (!is_chat && (is_text || context != nullptr)) {
       const bool has_name = context != nullptr && context->is_string();
       const std::string name = has_name ? context->get<std::string>() : std::string();
       const Call kept = WithoutRequest(call);
@@ -233,8 +241,13 @@ void AnswerExplain(Service* service, Call call) {
             is_text ? ExplainText(*service, kept, body) : ExplainContext(*service, kept, body));
       });
     }
-    const Status status = Schedule(service, WithoutRequest(call), *body);
-    if (!status.ok()) refuse(status);
+    // A response that was just answered is not stored yet.
+    const std::string previous = ContextOfResponse(PreviousIdIn(call.request->body)).value_or("");
+    const Call kept = WithoutRequest(call);
+    RunWhenStored(service, kept, previous, [service, kept, body = *body] {
+      const Status status = Schedule(service, kept, body);
+      if (!status.ok()) AnswerCall(service, kept, ErrorResponse(status));
+    });
   });
 }
 

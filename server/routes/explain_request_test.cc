@@ -20,26 +20,59 @@ Json Chat(const std::string& more) {
   return Json::parse(R"({"messages": [{"role": "user", "content": "U"}])" + more + "}");
 }
 
+Result<ExplainRequest> Parse(const Json& body) {
+  return ParseExplain(body, [](const std::string& id) -> Result<ChatMessages> {
+    if (id != "resp_1") return Status::NotFound("there is no response " + id);
+    return ChatMessages{{"user", "Before"}, {"assistant", "Yes"}};
+  });
+}
+
+TEST(ExplainRequestTest, ItMayBeABodyOfAnotherInterface) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ExplainRequest message, Parse(Json::parse(R"({
+      "interface": "messages", "system": "S", "token": 1, "context": "c", "plan": "full",
+      "messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}]})")));
+  ASSERT_EQ(message.text.messages.size(), 3u);
+  EXPECT_EQ(message.text.messages[0].content, "S");
+  EXPECT_EQ(message.text.messages[2].role, "assistant");
+  EXPECT_FALSE(message.text.chat.continues_last);
+  EXPECT_EQ(message.text.context, "c");
+  EXPECT_EQ(message.text.plan, "full");
+  EXPECT_EQ(message.token, 1u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ExplainRequest response, Parse(Json::parse(R"({
+      "interface": "responses", "instructions": "S", "input": "U",
+      "previous_response_id": "resp_1"})")));
+  ASSERT_EQ(response.text.messages.size(), 4u);
+  EXPECT_EQ(response.text.messages[1].content, "Before");
+  EXPECT_EQ(response.text.messages[3].content, "U");
+  EXPECT_THAT(Parse(Json::parse(R"({"interface": "responses", "input": "U",
+                                    "previous_response_id": "resp_2"})")),
+              FailsWith(StatusCode::kNotFound, HasSubstr("resp_2")));
+  EXPECT_THAT(Parse(Chat(R"(, "interface": "chats")")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'interface'")));
+  EXPECT_THAT(Parse(Chat(R"(, "interface": "messages", "edits": "cut")")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'edits'")));
+}
+
 TEST(ExplainRequestTest, AChatsTokenAndItsLengthAreRead) {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const ExplainRequest bare, ParseExplain(Chat("")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ExplainRequest bare, Parse(Chat("")));
   EXPECT_EQ(bare.token, 0u);
   EXPECT_EQ(bare.num_listed, 32u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(
       const ExplainRequest full,
-      ParseExplain(Chat(R"(, "token": 3, "top": 1024, "context": "c", "plan": "full")")));
+      Parse(Chat(R"(, "token": 3, "top": 1024, "context": "c", "plan": "full")")));
   EXPECT_EQ(full.token, 3u);
   EXPECT_EQ(full.num_listed, 1024u);
   EXPECT_EQ(full.text.context, "c");
   EXPECT_EQ(full.text.plan, "full");
   for (const char* const field : {R"("top": 0)", R"("top": 1025)", R"("token": -1)",
                                   R"("token": 65537)", R"("token": "first")"}) {
-    EXPECT_THAT(ParseExplain(Chat(", " + std::string(field))),
+    EXPECT_THAT(Parse(Chat(", " + std::string(field))),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected an integer")))
         << field;
   }
-  EXPECT_THAT(ParseExplain(Chat(R"(, "n": 2)")),
+  EXPECT_THAT(Parse(Chat(R"(, "n": 2)")),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'n' is 2, expected 1")));
-  EXPECT_THAT(ParseExplain(Json::parse(R"({"messages": []})")),
+  EXPECT_THAT(Parse(Json::parse(R"({"messages": []})")),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("messages")));
 }
 

@@ -177,6 +177,11 @@ Result<ChatMessages> ConversationOf(const Service& service, const std::string& t
   return MessagesOfResponse(service, tenant, ResponseIdOf(context));
 }
 
+Result<ChatMessages> ConversationOfResponse(const Service& service, const std::string& tenant,
+                                            const std::string& id) {
+  return MessagesOfResponse(service, tenant, id);
+}
+
 void AnswerResponses(Service* service, Call call) {
   service->run_later(call, [service, call] {
     // A response that was just answered is not stored yet.

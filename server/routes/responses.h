@@ -19,6 +19,9 @@ void AnswerResponses(Service* service, Call call);
 // Errors: kNotFound: it is none of the tenant's responses.
 Result<ChatMessages> ConversationOf(const Service& service, const std::string& tenant,
                                     const std::string& context);
+// The same for a response's id.
+Result<ChatMessages> ConversationOfResponse(const Service& service, const std::string& tenant,
+                                            const std::string& id);
 // `rest`: the path behind /v1/responses/: an id, or an id and "/input_items".
 void AnswerResponse(Service* service, Call call, const std::string& rest);
 
