@@ -61,6 +61,10 @@ void ServeFlags::AddTo(Flags* flags) {
               "Lines of system messages with a match are deleted before the model sees them (RE2); "
               "may be given more than once"},
              &options.ignored_lines);
+  flags->Add({"--edits", "HOW",
+              "Requests that do not say: 'exact' runs again what follows a piece that is gone from "
+              "the history, 'cut' does not, and is approximate (default: exact)"},
+             &edits);
   flags->Add({"--reasoning-budget", "N",
               "Tokens that the model may think for, if a request does not say; 0 = it does not "
               "think, -1 = any number (default: -1)"},

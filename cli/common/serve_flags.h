@@ -24,7 +24,8 @@ struct ServeFlags {
   uint32_t ttl_minutes = 0;  // 0 = never.
   uint32_t drain_seconds = 30;
   bool fixed_plan = false;
-  std::string api_key;         // Empty also where it is not given.
+  std::string api_key;  // Empty also where it is not given.
+  std::string edits = "exact";
   std::string log;             // Empty: not given.
   std::string memory;          // Empty: not given.
   std::string quota;           // Empty: not given.

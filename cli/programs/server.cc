@@ -63,6 +63,7 @@ class ServerCommand : public Command {
     ATTNDB_RETURN_IF_ERROR(env->UseStore());
     prctl(PR_SET_NAME, kServingName);
     ATTNDB_ASSIGN_OR_RETURN(flags_.options.log, LogFormatOf(env));
+    ATTNDB_RETURN_IF_ERROR(ReadEdits());
     ATTNDB_RETURN_IF_ERROR(CheckTls());
     DBOptions db_options;
     if (!flags_.memory.empty()) {
@@ -151,6 +152,14 @@ class ServerCommand : public Command {
                                        : "--tls-cert is given without --tls-key; https needs both");
   }
 
+  Status ReadEdits() {
+    const std::string& edits = flags_.edits;
+    if (edits != "exact" && edits != "cut") {
+      return Status::InvalidArgument("--edits is '" + edits + "', expected exact or cut");
+    }
+    flags_.options.cut_edits = edits == "cut";
+    return Status::Ok();
+  }
   // The format of --log. Without the flag, the log is like the rest of the output.
   Result<server::LogFormat> LogFormatOf(const Environment* env) const {
     if (flags_.log.empty() && env->options().quiet) return server::LogFormat::kOff;
@@ -178,6 +187,11 @@ class ServerCommand : public Command {
                 "set --api-key or --keys");
     }
     SayIgnoredLines(env);
+    if (flags_.options.cut_edits) {
+      env->Note(
+          "what follows a piece that is gone from a chat's history is not run again, which is "
+          "approximate, unless a request says \"edits\": \"exact\"");
+    }
     env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
     if (server.max_tokens() < flags_.options.max_tokens) {
       env->Note("replies have at most " + Counted(server.max_tokens(), "token") +
@@ -193,6 +207,7 @@ class ServerCommand : public Command {
       started["ignored_lines"] = flags_.options.ignored_lines;
     }
     if (!chats.ok()) started["chat_template_error"] = std::string(chats.message());
+    if (flags_.options.cut_edits) started["edits"] = flags_.edits;
     env->PrintJson(started);
     std::fflush(stdout);
   }
