@@ -7,7 +7,7 @@ conversation removes old messages.
 
 import pytest
 
-from server_case import CHAT, HttpError, Server, assistant, new_folder, user
+from server_case import CHAT, HttpError, Server, assistant, new_folder, run_attndb, user
 
 CUT_HEADER = "X-Attndb-Cut"
 THOUGHTS = r'root ::= "<think>" [a-z ]{40,60} "</think>" [A-Z] [a-z ]{40,60}'
@@ -145,6 +145,49 @@ def test_other_values_are_refused(edited, path, body):
         assert "'edits'" in caught.value.error()["message"]
     for value in ("exact", "cut", None):
         edited[0].json("POST", path, {**body, "edits": value, "max_tokens": 4})
+
+
+def test_the_server_has_a_default():
+    """A request that says "exact" is exact all the same, and so is explain."""
+    with new_folder() as folder, Server(folder / "store", "--edits", "cut") as server:
+        assert "a piece that is gone" in server.said()
+        assert '"edits": "exact"' in server.said()
+        thinker = Thinker()
+        for question in QUESTIONS[:2]:
+            last = thinker.say(server, question)
+        assert cut_tokens(last.usage) > 0
+        messages = thinker.messages + [user("Is that so?")]
+        assert cut_tokens(server.ask(messages, edits="exact").usage) == 0
+        server.json("POST", "/attndb/v1/explain", {"messages": messages})
+        assert cut_tokens(server.ask(messages, max_tokens=1).usage) > cut_tokens(last.usage)
+
+
+def test_other_defaults_are_refused(tmp_path):
+    error = run_attndb(tmp_path / "store", "serve", "--edits", "some", exit_code=2)["error"]
+    assert "--edits is 'some', expected exact or cut" in error["message"]
+
+
+def words_of(messages):
+    return [(message["role"], message["content"]) for message in messages]
+
+
+def test_a_context_has_the_words_that_are_left(edited):
+    """Of both turns with cuts. The thoughts of the last reply are there: nothing dropped them."""
+    server, thinker, last = edited
+    name = last.headers["X-Attndb-Context"]
+    stored = server.json("POST", "/attndb/v1/messages", {"context": name})["messages"]
+    said = words_of(stored)
+    assert said[:-1] == words_of(thinker.messages[:-1])
+    assert said[-1][1].endswith(thinker.messages[-1]["content"])
+    text = server.json("POST", "/attndb/v1/text", {"context": name})["text"]
+    assert text.count("<think>") == 1 == said[-1][1].count("<think>")
+    question = [user("Why is that?")]
+    exact = server.ask(question, context=name, max_tokens=1)
+    cut = server.ask(question, context=name, max_tokens=1, edits="cut")
+    assert cut_tokens(exact.usage) == 0
+    assert cut_tokens(cut.usage) == cut_tokens(last.usage)
+    assert cut.usage["prompt_tokens"] == exact.usage["prompt_tokens"]
+    assert run_tokens(cut.usage) < 20 < 60 < run_tokens(exact.usage)
 
 
 def test_the_other_interfaces_cut_too(edited):
