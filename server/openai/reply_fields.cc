@@ -185,4 +185,20 @@ Status ReadContinuation(const Json& body, TextRequest* request) {
   return Status::InvalidArgument("the last two messages are the assistant's: which is continued?");
 }
 
+Status ReadStop(const Json& body, std::vector<std::string>* stop) {
+  const Json* const json = FindMember(body, "stop");
+  if (json == nullptr) return Status::Ok();
+  const std::string expected = "a text, or at most " + std::to_string(kMaxStops) +
+                               " texts, of at most " + std::to_string(kMaxStopBytes) + " bytes";
+  const Json texts = json->is_array() ? *json : Json::array({*json});
+  if (texts.size() > kMaxStops) return WrongValue("stop", expected, *json);
+  for (const Json& text : texts) {
+    if (!text.is_string() || text.get_ref<const std::string&>().size() > kMaxStopBytes) {
+      return WrongValue("stop", expected, text);
+    }
+    stop->push_back(text.get<std::string>());
+  }
+  return Status::Ok();
+}
+
 }  // namespace attndb::server

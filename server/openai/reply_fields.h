@@ -7,11 +7,15 @@
 //   reasoning_budget_message, reasoning_control
 //   chat_template_kwargs                              more variables of the template
 //   continue_final_message, add_generation_prompt     where the reply begins
+//   stop                                              where it ends
 //
 // Errors:  kInvalidArgument with the field, what was expected and what was found.
 // Threads: stateless.
 #ifndef ATTNDB_SERVER_OPENAI_REPLY_FIELDS_H_
 #define ATTNDB_SERVER_OPENAI_REPLY_FIELDS_H_
+
+#include <string>
+#include <vector>
 
 #include "attndb/status.h"
 #include "server/json.h"
@@ -34,6 +38,9 @@ Status ReadReasoningBudget(const Json& body, TextRequest* request);
 // Reads "chat_template_kwargs", an object, into `chat`. `name`: how errors call it.
 Status ReadTemplateVariables(const Json& variables, const std::string& name,
                              llama::ChatOptions* chat);
+
+// Reads "stop", a text or a list of texts, each of which ends the reply.
+Status ReadStop(const Json& body, std::vector<std::string>* stop);
 
 // Sets request->chat.continues_last. Unless the request says otherwise, a reply continues the last
 // message if the assistant's is last, as with llama.cpp's server.

@@ -1,23 +1,25 @@
 """Goal: clients and a framework of agents run a loop of tools to its end, and a restart in the
 middle costs them nothing.
 
-Method: openai, langchain-openai, anthropic and pydantic-ai with SmolLM2 and a template that shows
-        tools, as tools_test.py has it. The first two steps require one tool each, so that the small
-        model calls the right one. Behind a step the server is killed and started again on its
-        store; pydantic-ai's second tool does this.
+Method: openai (chats and responses), langchain-openai, anthropic, llm and pydantic-ai with SmolLM2
+        and a template that shows tools, as tools_test.py has it. The first two steps require one
+        tool each, so that the small model calls the right one. Behind a step the server is killed
+        and started again on its store; where the client runs the loop itself, a tool does this.
 """
 
 import asyncio
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Annotated, Literal
 
 import anthropic
+import llm
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from pydantic import Field
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability
@@ -137,6 +139,87 @@ def test_openais_client_goes_on_over_restarts(harbour):
         last = client.chat.completions.create(messages=messages, tool_choice="none", **fields)
     assert last.choices[0].message.content
     assert last.usage.prompt_tokens_details.cached_tokens >= held - CUT_TOKENS
+
+
+def test_openais_client_goes_on_from_responses_over_restarts(harbour):
+    """Each request has only what is new: the conversation is the server's."""
+    asked, held, previous = QUESTION, 0, None
+    with OpenAI(base_url=harbour.server.url + "/v1", api_key="none", timeout=WAIT,
+                max_retries=0) as client:
+        fields = {"model": "smollm2", "temperature": 0, "max_output_tokens": 200,
+                  "tools": [{"type": "function", **tool["function"]} for tool in TOOLS],
+                  "extra_body": {"logit_bias": {"<tool_call>": 5}}}
+        for name, result in STEPS:
+            answer = client.responses.create(
+                input=asked, previous_response_id=previous,
+                tool_choice={"type": "function", "name": name}, **fields)
+            assert answer.status == "completed"
+            # A small model may say something first, and may call the tool for another day, too.
+            calls = [item for item in answer.output if item.type == "function_call"]
+            assert {call.name for call in calls} == {name}
+            for call in calls:
+                json.loads(call.arguments)
+            assert answer.usage.input_tokens_details.cached_tokens >= held
+            held, previous = answer.usage.total_tokens - 1, answer.id
+            asked = [{"type": "function_call_output", "call_id": call.call_id, "output": result}
+                     for call in calls]
+            harbour.contexts.append(answer.id.removeprefix("resp_"))
+            harbour.restart()
+        del fields["extra_body"]
+        last = client.responses.create(input=asked, previous_response_id=previous,
+                                       tool_choice="none", **fields)
+    assert last.output_text
+    assert last.usage.input_tokens_details.cached_tokens >= held
+
+
+def llms_model(harbour, folder, monkeypatch):
+    """The model of `llm`, which asks for one tool after the other."""
+    (folder / "extra-openai-models.yaml").write_text(
+        f"- model_id: harbour\n  model_name: smollm2\n  api_base: {harbour.server.url}/v1\n"
+        "  supports_tools: true\n")
+    monkeypatch.setenv("LLM_USER_PATH", str(folder))
+    model = llm.get_model("harbour")
+    build, hooks = model.build_kwargs, {"response": [lambda got: harbour.contexts.append(
+        got.headers[CONTEXT_HEADER])]}
+
+    def build_step(prompt, stream):
+        step = len(harbour.called)
+        choice = named(STEPS[step][0]) if step < len(STEPS) else "none"
+        wanted = {"stop": CALLS["stop"], "extra_body": CALLS["extra_body"]}
+        return {**build(prompt, stream), "tool_choice": choice,
+                **(wanted if step < len(STEPS) else {})}
+
+    monkeypatch.setattr(model, "build_kwargs", build_step)
+    monkeypatch.setattr(model, "get_client", lambda key: OpenAI(
+        base_url=harbour.server.url + "/v1", api_key="none", timeout=WAIT, max_retries=0,
+        http_client=DefaultHttpxClient(event_hooks=hooks)))
+    return model
+
+
+def test_llms_client_goes_on_over_restarts(harbour, tmp_path, monkeypatch):
+    def ferry(seats: Literal[1, 2]) -> str:
+        """Gives the ferry."""
+        harbour.called.append(("ferry", seats))
+        harbour.restart()
+        return "at nine"
+
+    def weather(city: Literal["Oslo", "Bergen"]) -> str:
+        """Gives the weather."""
+        harbour.called.append(("weather", city))
+        harbour.restart()
+        return "rain"
+
+    chain = llms_model(harbour, tmp_path, monkeypatch).chain(
+        QUESTION, tools=[ferry, weather], options={"temperature": 0, "max_tokens": 80})
+    replies = list(chain.responses())
+    assert len(replies) == 3
+    assert [name for name, _ in harbour.called] == ["ferry", "weather"]
+    assert replies[-1].text()
+    held = 0
+    for usage in (reply.usage() for reply in replies):
+        cached = (usage.details or {}).get("prompt_tokens_details", {}).get("cached_tokens", 0)
+        assert cached >= held - CUT_TOKENS
+        held = usage.input + usage.output
 
 
 def test_langchains_client_goes_on_over_restarts(harbour):
