@@ -166,6 +166,7 @@ Result<ResponseRequest> ParseResponse(const Json& body) {
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "temperature", 0, 5, &text.sampler.temperature));
   ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "top_p", 0, 1, &text.sampler.top_p));
   ATTNDB_ASSIGN_OR_RETURN(text.logit_bias, ReadLogitBias(body));
+  ATTNDB_RETURN_IF_ERROR(ReadStop(body, &text.stop));
   ATTNDB_ASSIGN_OR_RETURN(text.stream, FlagOf(body, "", "stream"));
   const ToolListForm tools = {.place_of = [](size_t index) { return EntryOf("tools", index); },
                               .read = ReadFunction};

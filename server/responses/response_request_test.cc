@@ -120,7 +120,7 @@ TEST(ResponseRequestTest, ToolsAndFormats) {
          R"("parallel_tool_calls":false,"text":{"format":{"type":"json_schema","name":"n",)"
          R"("schema":{"type":"object"}}},"reasoning":{"effort":"low"},"temperature":0.5,)"
          R"("reasoning_budget_tokens":5,"reasoning_budget_message":"So:","top_p":0.5,)"
-         R"("logit_bias":{"17":2,"word":false},)"
+         R"("logit_bias":{"17":2,"word":false},"stop":["\n"],)"
          R"("truncation":"disabled","store":false,"stream":true)"));
   const llama::ChatOptions& chat = request.text.chat;
   EXPECT_EQ(chat.tools, R"([{"type":"function","function":{"name":"get","description":"D",)"
@@ -135,6 +135,7 @@ TEST(ResponseRequestTest, ToolsAndFormats) {
   EXPECT_EQ(request.text.sampler.temperature, 0.5f);
   ASSERT_EQ(request.text.logit_bias.size(), 2u);
   EXPECT_EQ(request.text.logit_bias[1].text, "word");
+  EXPECT_THAT(request.text.stop, ElementsAre("\n"));
   EXPECT_FALSE(request.text.truncate || request.store);
   EXPECT_TRUE(request.text.stream);
   EXPECT_EQ(Parsed(Hi(R"("reasoning":{"effort":"none"})")).text.chat.enable_thinking, false);
