@@ -146,30 +146,26 @@ def test_openais_client_goes_on_from_responses_over_restarts(harbour):
     asked, held, previous = QUESTION, 0, None
     with OpenAI(base_url=harbour.server.url + "/v1", api_key="none", timeout=WAIT,
                 max_retries=0) as client:
-        fields = {"model": "smollm2", "temperature": 0, "max_output_tokens": 200,
+        fields = {"model": "smollm2", "temperature": 0, "max_output_tokens": 80,
                   "tools": [{"type": "function", **tool["function"]} for tool in TOOLS],
-                  "extra_body": {"logit_bias": {"<tool_call>": 5}}}
+                  "extra_body": {"stop": CALLS["stop"], **CALLS["extra_body"]}}
         for name, result in STEPS:
             answer = client.responses.create(
                 input=asked, previous_response_id=previous,
                 tool_choice={"type": "function", "name": name}, **fields)
-            assert answer.status == "completed"
-            # A small model may say something first, and may call the tool for another day, too.
-            calls = [item for item in answer.output if item.type == "function_call"]
-            assert {call.name for call in calls} == {name}
-            for call in calls:
-                json.loads(call.arguments)
-            assert answer.usage.input_tokens_details.cached_tokens >= held
-            held, previous = answer.usage.total_tokens - 1, answer.id
-            asked = [{"type": "function_call_output", "call_id": call.call_id, "output": result}
-                     for call in calls]
+            [call] = answer.output
+            assert (call.type, call.name) == ("function_call", name)
+            json.loads(call.arguments)
+            assert answer.usage.input_tokens_details.cached_tokens >= held - CUT_TOKENS
+            held, previous = answer.usage.total_tokens, answer.id
+            asked = [{"type": "function_call_output", "call_id": call.call_id, "output": result}]
             harbour.contexts.append(answer.id.removeprefix("resp_"))
             harbour.restart()
         del fields["extra_body"]
         last = client.responses.create(input=asked, previous_response_id=previous,
                                        tool_choice="none", **fields)
     assert last.output_text
-    assert last.usage.input_tokens_details.cached_tokens >= held
+    assert last.usage.input_tokens_details.cached_tokens >= held - CUT_TOKENS
 
 
 def llms_model(harbour, folder, monkeypatch):
