@@ -43,6 +43,11 @@ std::vector<KnownReply> KnownReplies(size_t template_number);
 // Whether llama.cpp reads a reply otherwise than the history of its template says.
 bool IsUnreadable(const std::string& file, const KnownReply& reply);
 
+// Whether the beginning of a reply may be read as a call that the whole is not. A client that gets
+// it in pieces then gets an error. With tools, the grammar of calls lets no model go on in this
+// way.
+bool MayNotStream(const KnownReply& reply);
+
 // Whether the history of a template never shows what a model could write behind the prompt: it
 // begins otherwise, or has no messages of an assistant.
 bool ShowsNoReply(const std::string& file);
