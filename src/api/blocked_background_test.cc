@@ -132,7 +132,7 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
   EXPECT_THAT(db.Describe("b"), test::IsOk());
 }
 
-// Where each lane is stuck, what a tenant has stored there stays undone, and no other waits for it.
+// While a lane is stuck, the jobs that a tenant has there wait. No other tenant waits for them.
 TEST_F(BlockedBackgroundTest, ATenantDoesNotWaitForWhatAnotherHasStored) {
   const DB db = OpenAgain();
   const DB a = *db.ForTenant("a");

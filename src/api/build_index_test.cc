@@ -133,7 +133,7 @@ TEST_F(BuildIndexTest, EverySegmentHasWhatTheStoreIsOpenedFor) {
 TEST_F(BuildIndexTest, WhatAProcessDidNotBuildTheNextOneBuilds) {
   StoreChain("a", std::vector<uint64_t>{3000}, 1);
   BuildOptions options;
-  options.progress = [](uint64_t, uint64_t) { return false; };  // Who waits no longer.
+  options.progress = [](uint64_t, uint64_t) { return false; };  // Waits no longer.
   EXPECT_EQ(db_->Build("a", "graph", options).status().code(), StatusCode::kCancelled);
   Open();
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
@@ -149,7 +149,7 @@ TEST_F(BuildIndexTest, APieceIsIndexedWhileTheNextIsRead) {
   ATTNDB_ASSERT_OK(AppendTokens(&session, tokens, nullptr));
   ATTNDB_ASSERT_OK(db_->Store(session, tokens, {.name = "a"}));
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(40, 9), nullptr));
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // As long as the rest takes to be read.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // As long as reading the rest takes.
   EXPECT_EQ(NumOfKind("a", "pq_8x8"), 1u) << "nobody asked for it";
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(40, 10), nullptr));
   (void)Probe(&session);
@@ -222,7 +222,8 @@ TEST_F(BuildIndexTest, APlanComputesTheSameWhetherItAwaitsOrNot) {
   }
 }
 
-// Who waits is told; who attends reads K and V, and the wait is not due again at each token.
+// A waiting caller gets the error. An attending one reads K and V, and need not wait again at each
+// token.
 TEST_F(BuildIndexTest, AWaitInVainIsOver) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
   db_.reset();

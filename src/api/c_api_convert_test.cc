@@ -262,7 +262,7 @@ TEST_F(CApiSpecTest, DenominatorLogitsArriveByQHead) {
               HasSubstr("num_denominator_logits is 4; expected 0"));
 }
 
-// As a program that was compiled before they were there says it.
+// The struct of a program that was compiled before the field existed.
 TEST_F(CApiSpecTest, ALayerThatIsTooShortForDenominatorLogitsHasNone) {
   constexpr size_t kOldBytes = offsetof(attndb_layer_spec, denominator_logits);
   std::vector<unsigned char> old(2 * kOldBytes);

@@ -37,7 +37,7 @@ class CApiProgressTest : public test::DBFixture {
     note(attndb_db_wait_for_background(seen->db, nullptr, nullptr));
     return 1;
   }
-  // Whose progress calls what it is to call, at least once.
+  // Compacts with a progress that makes its call at least once.
   static void Compact(uint64_t segment_tokens, attndb_progress progress, Seen* seen) {
     attndb_compact_options options = {};
     options.struct_size = sizeof options;

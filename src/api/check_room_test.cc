@@ -75,7 +75,7 @@ class CheckRoomTest : public DBFixture {
     EXPECT_EQ(in_use->evicted,
               std::vector<std::string>(after.evicted.end() - num_evicted, after.evicted.end()));
   }
-  // What has expired goes by itself, and is not counted as evicted.
+  // An expired context is dropped without an eviction, and does not count as evicted.
   bool HadExpired(const DBStats& before, const DBStats& after) const {
     return before.num_contexts + 1 - (after.num_evictions - before.num_evictions) !=
            after.num_contexts;

@@ -109,7 +109,7 @@ class CompactTest : public DBFixture {
     EXPECT_EQ(Ids(name), ids);
     EXPECT_EQ(db_->Stats()->bytes_merged, bytes_merged);
   }
-  // Those of segments that contexts use, and no others.
+  // Expects exactly the files of segments that contexts use.
   void ExpectNoFileTooMany() const {
     ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Sessions release merged segments there.
     EXPECT_EQ(NumSegmentFiles(), 2 * db_->Stats()->num_segments);
@@ -308,7 +308,7 @@ TEST_F(CompactTest, ProgressThatCallsWhatWaitsForMergesIsRefusedAndNotHung) {
     EXPECT_THAT(db_->Import(model_.spec(), other, kv.layers()).status(), is_refused);
     EXPECT_THAT(db_->Drop("a"), is_refused);
     EXPECT_THAT(db_->WaitForBackground(), is_refused);
-    // What waits for no merge goes on.
+    // Calls that wait for no merge still work.
     EXPECT_EQ(db_->List()->size(), 1u);
     EXPECT_EQ(db_->Stats()->num_contexts, 1u);
     EXPECT_THAT(db_->CreateSession(model_.spec(), tokens), IsOk());
@@ -400,7 +400,7 @@ TEST_F(CompactTest, ProgressThatThrowsLeavesTheStoreInOrder) {
   const auto progress = [](uint64_t, uint64_t) -> bool { throw std::string("stop"); };
   EXPECT_THROW((void)db_->Compact({.segment_tokens = 65536, .progress = progress}), std::string);
   ATTNDB_EXPECT_OK(db_->Compact({.segment_tokens = 65536}));
-  Open({.import_segment_tokens = 0});  // What the merge had begun to write goes then.
+  Open({.import_segment_tokens = 0});  // Removes the files that the merge had begun.
   EXPECT_THAT(Lengths("a"), ElementsAre(9000));
   ExpectNoFileTooMany();
 }

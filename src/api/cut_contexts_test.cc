@@ -76,7 +76,7 @@ TEST_F(CutContextsTest, TheWholePromptFindsItAfterARestart) {
   EXPECT_EQ(info.num_dropped, 400u);
   EXPECT_EQ(info.num_tokens, 800u);
   EXPECT_TRUE(db_->Verify()->ok());
-  // What was kept alone finds the first tokens, which no cut touched.
+  // The kept tokens alone find the first tokens, which no cut changed.
   Tokens kept(all_.begin(), all_.begin() + 4);
   kept = Concat(kept, std::span(all_).subspan(404));
   EXPECT_EQ(Start(kept).session.num_reused(), 4u);

@@ -304,7 +304,7 @@ TEST_F(OpenFilesTest, WhatSessionsReadStaysOpenUntilTheyGo) {
     ExpectOracle(&sessions[i].session, PromptOf(i));
   }
   sessions.clear();
-  ATTNDB_ASSERT_OK(StoreTokens(Tokens{5000, 1}));  // Whoever opens the next one closes them.
+  ATTNDB_ASSERT_OK(StoreTokens(Tokens{5000, 1}));  // The next open of a segment closes them.
   EXPECT_LE(NumOpen(), store::SegmentRegistry::kMaxIdle);
 }
 

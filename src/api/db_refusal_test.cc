@@ -48,7 +48,7 @@ class ImportRefusalTest : public DBFixture {
     before_ = Visible();
   }
 
-  // What a caller can see of the store, but for times and counts of calls.
+  // Everything that a caller can see of the store, except times and counts of calls.
   struct View {
     std::vector<std::string> contexts;
     uint64_t num_segments = 0;
@@ -347,7 +347,7 @@ TEST_F(FormatTest, AStoreOfANewerFormatIsLeftAlone) {
   ExpectAnswers(doc_, 99);
 }
 
-// What a newer attndb left when it was killed: the version is in the log, not yet in the file.
+// A newer attndb was killed here: the version is in the log, not yet in the file.
 TEST_F(FormatTest, ANewerFormatIsSeenInTheLog) {
   const std::string killed = dir_.File("killed");
   {

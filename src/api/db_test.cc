@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 class DBTest : public test::DBFixture {
  protected:
-  // What a session that never reused anything gives after `tokens`.
+  // The output of a session without reuse after `tokens`.
   std::vector<float> Expected(std::span<const TokenId> tokens) {
     SessionStart start = Start(tokens, {.reuse = false});
     EXPECT_THAT(model_.Step(&start.session, tokens), IsOk());
@@ -402,7 +402,7 @@ TEST_F(DBTest, ASecondWriterIsRefusedAndReadersAreNot) {
   EXPECT_THAT(reader.Store(start.session, doc_, {.name = "x"}),
               FailsWith(StatusCode::kReadOnly, HasSubstr("reading only")));
   EXPECT_EQ(reader.Drop("doc").code(), StatusCode::kReadOnly);
-  // What the writer stores meanwhile, the reader sees.
+  // The reader sees contexts that the writer stores meanwhile.
   ASSERT_THAT(StoreTokens(ToyModel::Tokens(80, 9), {.name = "new"}), IsOk());
   EXPECT_THAT(reader.Describe("new"), IsOk());
 }

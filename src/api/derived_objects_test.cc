@@ -41,7 +41,8 @@ class DerivedObjectsTest : public DBFixture {
     const internal::Database& database = *internal::DbAccess::database(db);
     return database.store().objects().counters(database.kinds().ForUse(derived::kKeyPlanes));
   }
-  // What a plan that reads planes answers for a stored context, with what is ready now,
+  // The output of a plan that reads planes for a stored context, with the objects that are ready
+  // now.
   std::vector<float> AskOnce(const DB& db, const Tokens& stored) {
     SessionStart start =
         *db.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = kPlan});
@@ -49,7 +50,7 @@ class DerivedObjectsTest : public DBFixture {
     ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
     return Probe(&start.session);
   }
-  // As AskOnce, when all is ready that the session asked for.
+  // Like AskOnce, after all requested objects are ready.
   std::vector<float> AskOf(const DB& db, const Tokens& stored) {
     (void)AskOnce(db, stored);
     ATTNDB_EXPECT_OK(db.WaitForBackground());
@@ -287,7 +288,7 @@ TEST_F(DerivedObjectsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
   }
 }
 
-// As a version wrote it whose planes had other bytes.
+// An object of an earlier version whose planes had other bytes.
 TEST_F(DerivedObjectsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();

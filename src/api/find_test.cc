@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Which tokens of a context a question asks for: three that lie in one block of 32.
+// The tokens of a context that a question asks for: three in one block of 32.
 struct Asked {
   Tokens context;
   uint64_t first_token = 0;
@@ -133,7 +133,7 @@ TEST_F(FindTest, LookingChangesNothing) {
   EXPECT_EQ(NumSegmentFiles(), 0u);
 }
 
-// As of a context that is dropped while a find reads it: its segments are let go of afterwards.
+// A context is dropped while a find reads it. Its segments are released afterwards.
 TEST_F(FindTest, FilesOfADroppedContextGoWhenNobodyReadsThemAnyMore) {
   ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "a"}).status());
   {

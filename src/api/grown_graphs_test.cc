@@ -87,7 +87,7 @@ TEST_F(GrownGraphsTest, WithoutQueriesAGraphIsBuiltAnew) {
   EXPECT_EQ(MergedWith("graph", {.query_sample = 0, .grow_graphs = true}).narrow, built.narrow);
 }
 
-// Those of q heads are built anew of all keys in any case.
+// Graphs of q heads are always built anew from all keys.
 TEST_F(GrownGraphsTest, GraphsOfHeadsDoNotGrow) {
   const Answers built = MergedWith("graph,graphs=head", {});
   EXPECT_LT(built.error, 1e-6);

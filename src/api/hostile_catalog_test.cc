@@ -70,7 +70,8 @@ class HostileCatalogTest : public DBFixture {
     std::filesystem::copy(good(), store(), std::filesystem::copy_options::recursive);
     const std::string script =
         "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF; " + sql;
-    (void)OpenCatalog().Execute(script.c_str());  // What SQLite itself refuses harms nobody.
+    // A change that SQLite itself refuses does no harm.
+    (void)OpenCatalog().Execute(script.c_str());
     catalog_.reset();
   }
 

@@ -65,7 +65,8 @@ class PeakMemory {
   }
 
  private:
-  // What earlier tests have freed is given back first, lest it hide what is taken now.
+  // First returns the memory that earlier tests have freed, so that it does not hide new
+  // allocations.
   static uint64_t Begin() {
     (void)malloc_trim(0);
     return ResidentBytes();
@@ -87,7 +88,7 @@ constexpr std::array kSparsePlans = {
     "dipr(beta=4)",
 };
 
-// What fails for want of memory is tried until others have let go of theirs.
+// A call that fails for lack of memory is retried until other threads have freed theirs.
 template <typename F>
 Status Insist(const F& attempt, std::chrono::milliseconds patience = 60s) {
   const auto end = std::chrono::steady_clock::now() + patience;

@@ -95,7 +95,8 @@ class PassCutsTest : public test::DBFixture,
                                        test::ViewOf(v, shape.num_kv_heads, shape.v_head_dim)));
     }
   }
-  // What the last `num_rows` tokens get in the first layer: [num_rows, num_q_heads, v_head_dim].
+  // The output of the last `num_rows` tokens in the first layer: [num_rows, num_q_heads,
+  // v_head_dim].
   std::vector<float> Newest(Session* session, const Tokens& tokens, size_t num_rows) const {
     const LayerSpec& shape = toy_.spec().layers[0];
     const std::span<const TokenId> newest = std::span(tokens).last(num_rows);

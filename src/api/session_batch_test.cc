@@ -35,7 +35,7 @@ class SessionBatchTest : public test::StoppedDBFixture {
  protected:
   SessionBatchTest() : StoppedDBFixture({.background_builds = false}) {}
 
-  // What the engine brings for a step: the new tokens of each session.
+  // The engine's input for a step: the new tokens of each session.
   struct Step {
     std::vector<Session*> sessions;
     std::vector<Tokens> tokens;

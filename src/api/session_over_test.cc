@@ -61,7 +61,7 @@ class SessionOverTest : public DBFixture {
     return Status::Ok();
   }
 
-  // What the newest token gets in all layers, its q of that position.
+  // The output of the newest token in all layers, with q of that position.
   std::vector<float> ProbeAt(Session* session, uint64_t position) {
     std::vector<float> out;
     ATTNDB_EXPECT_OK(model_.ProbeAt(session, 7, position, &out));

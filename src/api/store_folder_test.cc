@@ -129,7 +129,7 @@ TEST_F(AbsentFilesTest, AnEmptyFolderInItsPlaceCostsNothing) {
   ExpectServed();
 }
 
-// What was stored then would lie beneath the disk, and all else would seem damaged beside it.
+// New files would lie beneath the disk, and all other segments would then seem damaged.
 TEST_F(AbsentFilesTest, NothingIsWrittenIntoTheEmptyFolder) {
   db_.reset();
   std::filesystem::rename(segments(), away_);
@@ -191,7 +191,7 @@ class OtherCatalogTest : public StoreFolderTest {
     EXPECT_TRUE(db_->Verify()->ok());
     EXPECT_EQ(NumSegmentFiles(), 2 * kContexts);
   }
-  // Those of the contexts are all that there are.
+  // Expects that exactly these contexts are served.
   void ExpectServed(const std::vector<uint64_t>& contexts) {
     EXPECT_EQ(db_->List()->size(), contexts.size());
     for (const uint64_t i : contexts) {
@@ -233,7 +233,7 @@ class OtherCatalogTest : public StoreFolderTest {
     EXPECT_EQ(db_->List()->size(), 2u);
     ExpectAnswers(TokensOf(1), 39);
     ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db_->Verify());
-    ASSERT_EQ(report.damages.size(), kContexts - 2);  // What is put aside.
+    ASSERT_EQ(report.damages.size(), kContexts - 2);  // Files in aside/.
     EXPECT_THAT(report.damages[0].message, HasSubstr("newer catalog.db"));
     db_.reset();
     PutCatalog(newest_);
@@ -290,7 +290,7 @@ TEST_F(OtherCatalogTest, WhatIsStoredUnderAnOlderOneTakesNoPlaceOfWhatANewerOneK
   KeepCatalog(older_);
   OpenWithCatalog(newest_);
   ExpectServed({0, 1, 2, 3, 4, 5});
-  EXPECT_EQ(db_->Verify()->damages.size(), 3u);  // What is put aside.
+  EXPECT_EQ(db_->Verify()->damages.size(), 3u);  // Files in aside/.
   StoreAll(9, 11);
   ExpectServed({0, 1, 2, 3, 4, 5, 9, 10});
   KeepCatalog(newest_);
@@ -409,7 +409,7 @@ TEST_F(MovedFolderTest, WhatIsAcknowledgedIsWhereTheStoreWasBeforeAndInTheCopyTh
     for (const std::string& path : {store(), moved_}) {
       ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path, {.background_builds = false}));
       EXPECT_TRUE(!acknowledged || db.Describe("lost").ok()) << path << " at " << num_asked;
-      (void)db.Drop("lost");  // Where it is.
+      (void)db.Drop("lost");  // If it exists.
     }
     std::filesystem::remove_all(store());
     std::filesystem::rename(moved_, store());

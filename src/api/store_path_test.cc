@@ -22,7 +22,7 @@ class StorePathTest : public ::testing::Test {
   std::string FolderOf(size_t num_bytes) const {
     constexpr size_t kNameBytes = 100;
     std::string folder = dir_.path();
-    size_t left = num_bytes - folder.size() - 2;  // What "/s" leaves for further names.
+    size_t left = num_bytes - folder.size() - 2;  // The rest for further names, without "/s".
     for (; left > 2 * kNameBytes; left -= kNameBytes + 1)
       folder += '/' + std::string(kNameBytes, 'd');
     return folder + '/' + std::string(left - 1, 'd');

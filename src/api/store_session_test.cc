@@ -62,7 +62,7 @@ TEST_F(StoreSessionTest, TheSessionGoesOnMeanwhile) {
   EXPECT_EQ(session.context_id(), id);
   ExpectOracle(&session, all);
   ExpectOracle(&fork, of_fork);
-  // What is durable is not written again.
+  // Durable tokens are not written again.
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "b"}));
   EXPECT_EQ(SegmentTokens("b"), (std::vector<uint64_t>{300, 21}));
   EXPECT_EQ(db_->Describe("b")->segments[0].segment_id, db_->Describe("a")->segments[0].segment_id);
@@ -290,7 +290,7 @@ class TightStoreSessionTest : public StoreSessionTest {
       : StoreSessionTest({.host_memory_bytes = 3'600'000, .background_builds = false}) {}
 };
 
-// What has come since would be copied, for which there is no room.
+// Newer tokens would have to be copied, and there is no room for that.
 TEST_F(TightStoreSessionTest, WithoutMemoryToMoveASessionKeepsAllThatItHas) {
   Session session = NewSession();
   Tokens all;

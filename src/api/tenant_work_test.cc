@@ -102,7 +102,7 @@ class TenantWorkTest : public test::DBFixture {
       }
       return true;
     }}));
-    go.Set();  // Where nothing was told.
+    go.Set();  // In case that nothing was told.
     return text;
   }
 };

@@ -58,7 +58,7 @@ TEST(KvFileFormatTest, TheWorkedExampleIsWhatIsWritten) {
   std::string header = kHeader;
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const uint64_t length = header.size();
-  EXPECT_EQ(length, 640u);  // As the page says.
+  EXPECT_EQ(length, 640u);  // The number in the page.
   EXPECT_EQ(bytes, std::string(reinterpret_cast<const char*>(&length), 8) + header +
                        std::string(reinterpret_cast<const char*>(kData), sizeof(kData)));
 }

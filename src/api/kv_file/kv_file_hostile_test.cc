@@ -31,7 +31,7 @@ class KvFileHostileTest : public test::DBFixture {
  protected:
   void SetUp() override {
     sound_ = SoundFile(kTokens);
-    // Who builds planes would hold on to a segment that was taken back.
+    // A background build would hold a segment that was taken back.
     Result<DB> victim = DB::Open(dir_.File("victim"), {.background_builds = false});
     ASSERT_THAT(victim, test::IsOk());
     victim_.emplace(*std::move(victim));

@@ -299,7 +299,7 @@ TEST_F(KvFileTest, AnotherFingerprintMakesItAnotherModels) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("fingerprint of 300 bytes")));
 }
 
-// What another program writes: 64-bit tokens, wider K, no alignment, one object for all layers.
+// Files of other programs: 64-bit tokens, wider K, no alignment, one object for all layers.
 TEST_F(KvFileTest, OtherWaysToWriteTheSameAreRead) {
   ModelSpec spec = model_.spec();
   spec.layers[1] = spec.layers[0];

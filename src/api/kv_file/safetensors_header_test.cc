@@ -61,7 +61,7 @@ TEST(SafetensorsHeaderTest, ATextThatIsNotUtf8IsRefusedByName) {
   expect(header, "__metadata__: the value of 'note' is not UTF-8");
 }
 
-// As other programs write it: any order of names and fields, a scalar, spaces at the end.
+// Headers of other programs: any order of names and fields, a scalar, spaces at the end.
 TEST(SafetensorsHeaderTest, TensorsComeInTheOrderOfTheirData) {
   const Result<SafetensorsHeader> header = ParseSafetensorsHeader(
       R"({"b":{"shape":[2],"data_offsets":[8,10],"dtype":"U8"},"__metadata__":{"x":"y"},)"
