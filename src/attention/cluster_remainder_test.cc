@@ -28,8 +28,8 @@ constexpr size_t kDim = 32;
 constexpr uint32_t kGroup = 2;
 constexpr size_t kRunKeys[] = {3000, 200, 2500};
 constexpr float kScale = 0.03f;
-// What a call sees of each run's tokens. The first loses keys [700, 760) by a filter, the
-// last its end, which the row does not see.
+// The visible part of each run's tokens. The first run loses keys [700, 760) by a filter. The last
+// run loses its end, which the row does not see.
 constexpr uint64_t kHiddenBegin = 700;
 constexpr uint64_t kHiddenEnd = 760;
 constexpr uint64_t kNumTokens = 3000 - 60 + 200 + 2400;

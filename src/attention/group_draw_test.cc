@@ -89,7 +89,8 @@ class GroupDrawTest : public ::testing::Test {
     }
   }
 
-  // What ranges of so many tokens keep, by thresholds that let a head draw `rows` of all tokens.
+  // Keeps tokens in ranges of range_tokens, by thresholds that let a head draw `rows` of all
+  // tokens.
   void Keep(uint64_t range_tokens, double rows, uint64_t seed) {
     const uint32_t group = spec_.group_size();
     kept_.clear();

@@ -262,7 +262,7 @@ TEST_F(MassBoundTest, ADenominatorIsAChosenTokenOfValueZero) {
           ASSERT_LE(found.off, found.out_bound * std::exp(found.granted) * (1 + 1e-12) + rounding)
               << kind.name << ", " << bits << " bits, " << above << " nats";
           if (bits != 0 || &kind != &kKeys[0]) continue;
-          // As tight as without one: see below.
+          // The bound is as tight as without a denominator: see below.
           ASSERT_LE(found.bound, 1.001 * found.share + 1e-20) << above << " nats";
         }
       }
@@ -276,7 +276,8 @@ TEST_F(MassBoundTest, TheBoundIsTight) {
     for (int i = 0; i < 50; ++i) {
       const Context::Outcome found = context.Try(bits, {0.18f, 0.0f}, 0.9, 1.0f);
       EXPECT_LE(found.bound, most * found.share + 1e-20) << bits << " bits";
-      // What is left out is half as long as the longest, and points elsewhere than the output.
+      // The left-out values are half as long as the longest, and have another direction than the
+      // output.
       EXPECT_LE(found.out_bound, 12 * most * found.off + 1e-20) << bits << " bits";
     }
   }
@@ -288,7 +289,7 @@ TEST_F(MassBoundTest, ALongKeyDoesNotLoosenTheBound) {
   for (const auto& [bits, most] : {std::pair(8u, 1.25), std::pair(4u, 8.0)}) {
     for (int i = 0; i < 50; ++i) {
       const Context::Outcome found = context.Try(bits, {0.18f, 0.0f}, 0.9, 1.0f);
-      // Where the long key holds all, weights too small to be counted make up the bound.
+      // If the long key holds all of the mass, uncountably small weights make up the bound.
       EXPECT_LE(found.bound, most * found.share * std::exp(found.granted) + 1e-15)
           << bits << " bits";
     }

@@ -146,7 +146,7 @@ TEST_P(RowSourceTest, ASearchByAnIndexAsksForTheKeysThatItScores) {
   }
 }
 
-// What a row reads beyond its plan, because its bound is too large, is counted.
+// Rows that are read beyond the plan, because a bound is too large, are counted.
 TEST_P(RowSourceTest, FallingBackAsksForAllRowsAndIsCounted) {
   layer_.CopyRows();
   const CallCost never = layer_.Run(PlanOf("topk(k=20,bits=8,exact_fallback=1)"), 1);
@@ -197,7 +197,8 @@ TEST_P(RowSourceTest, DrawsThatWantMoreAreCounted) {
   EXPECT_EQ(num_asked(RowPart::kValues), kAll);
 }
 
-// Where so many keys are wanted that walking a graph does not pay, the search scores all of a run.
+// If so many keys are wanted that a walk of the graph does not pay, the search scores all keys of a
+// run.
 TEST_P(RowSourceTest, GraphsThatAreNotWalkedAreCounted) {
   layer_.CopyRows();
   const CallCost walked = layer_.Run(PlanOf("topk(k=5,index=graph,sink=4,window=16)"), 1);

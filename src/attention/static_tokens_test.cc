@@ -127,8 +127,8 @@ TEST(StaticLayerTest, NoTokenIsAttendedToTwice) {
   }
 }
 
-// Where an index finds what a scan does, static tokens make no difference to that: k others are
-// chosen.
+// An index that finds the same tokens as a scan still does so with static tokens: it chooses k
+// others.
 TEST(StaticLayerTest, IndexesChooseAmongTheOthers) {
   Layer layer({.topics = true}, DType::kFloat32, {2500, 2100, 90}, 1, 6);
   layer.BuildRankings();

@@ -76,8 +76,8 @@ class ValueRemainderTest : public ::testing::Test {
     return sum;
   }
 
-  // What stands for a channel of a token's value: the mean of its block, or itself in a block that
-  // is not whole and in the run that has no means.
+  // The estimate of a channel of a token's value: the mean of its block. In an incomplete block,
+  // and in the run without means, it is the value itself.
   double Value(uint64_t i, size_t d) const {
     size_t run = 0;
     while (i >= runs_[run].tokens.end) ++run;
