@@ -26,7 +26,7 @@ TEST_P(EventCountTest, WhatIsTrueIsNotWaitedFor) {
 TEST_P(EventCountTest, TwoThreadsTakeTurns) {
   EventCount event;
   std::atomic<int> turn = 0;
-  int value = 0;  // Whose turn it is owns it.
+  int value = 0;  // Owned by the thread whose turn it is.
   const auto play = [&](int parity) {
     for (int i = parity; i < 400; i += 2) {
       event.Await([&] { return turn.load() == i; }, GetParam());
