@@ -49,7 +49,7 @@ class CacheTest : public ::testing::Test {
 
   // Lets all layers in memory go.
   void DropFromMemory() { ATTNDB_ASSERT_OK(budget_.Reserve(kLimit, "all")); }
-  // Where the bytes of the object of that generation are.
+  // The place of the bytes of the object.
   static std::string PathOf(const storage::ObjectName& name) {
     return "segments/" + storage::FileNameOf(name, storage::ObjectFile::kData);
   }
@@ -109,7 +109,7 @@ TEST_F(CacheTest, ALostObjectIsReportedOnceAndNotLearnedAgain) {
   EXPECT_EQ(Find(), nullptr);
   EXPECT_EQ(Find(), nullptr);
   EXPECT_THAT(lost_, SizeIs(1));
-  cache_.Learn(store_.segment_ptr(), store_.facts());  // As from a record that was read before.
+  cache_.Learn(store_.segment_ptr(), store_.facts());  // An outdated record.
   EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
   WriteAndLearn();  // A newer one.
   EXPECT_NE(Find(), nullptr);
@@ -319,7 +319,7 @@ class CacheFilesTest : public CacheTest {
     DropFromMemory();
     EXPECT_NE(Find(kind), nullptr);
   }
-  // Whoever reads the object's rows finds wrong bytes.
+  // Damages the bytes of the object's rows.
   void Damage(const storage::ObjectName& name) {
     std::vector<std::byte> bytes = store_.file_system().Contents(PathOf(name));
     std::ranges::fill(bytes, std::byte{0x55});

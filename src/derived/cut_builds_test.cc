@@ -93,7 +93,7 @@ TEST_F(CutBuildsTest, WhatCannotBePublishedLeavesWhatWasThere) {
   EXPECT_EQ(store_.Files(), files);
 }
 
-// What was kept is of no use where its bytes are damaged: all is made again.
+// Remains with damaged bytes are useless: everything is built again.
 TEST_F(CutBuildsTest, WhatWasKeptAndIsDamagedIsMadeAgain) {
   BuildUpTo(1);
   ASSERT_NE(store_.facts().Find("index_cut"), nullptr);

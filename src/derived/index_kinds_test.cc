@@ -79,7 +79,7 @@ class IndexKindsTest : public ::testing::Test {
         *storage::Segment::Open(&fs_, "segments", {data_.identity, written->root_hash}, &budget_);
   }
 
-  // What the head is made of, as it was given.
+  // The source of the head.
   const test::HeadData& data() const { return data_.head(0, kHead); }
   kernels::RowsView keys() const { return {data().k.data(), kDim, kDim, DType::kFloat16}; }
   kernels::RowsView values() const { return {data().v.data(), kDim, kDim, DType::kFloat16}; }

@@ -155,7 +155,7 @@ TEST(Lanes, ALongJobDelaysNoOtherLane) {
   ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
 }
 
-// Who waits takes jobs as the lane's own thread does: in order, and one at a time.
+// A waiting caller runs jobs like the lane's own thread: in order, and one at a time.
 TEST(Lanes, WhoWaitsWorksInTheLane) {
   constexpr uint64_t kJobs = 2000;
   for (int round = 0; round < 5; ++round) {
@@ -355,7 +355,7 @@ TEST(Lanes, WhoWaitsForSomeJobsWaitsForNoOtherAndIsToldOfNoOther) {
 
   const Lanes::AddedPtr fails =
       lanes.Add(1, JobOf(5, 1, [](Control*) { return Status::IoError("no disk"); }));
-  for (int i = 0; i < 2; ++i) {  // Who asks again is told again.
+  for (int i = 0; i < 2; ++i) {  // A second request gets the same error.
     EXPECT_THAT(lanes.WaitFor({&fails, 1}, nullptr),
                 FailsWith(StatusCode::kIoError, HasSubstr("no disk")));
   }
@@ -414,7 +414,7 @@ TEST(Lanes, JobsHaveThreadsOfTheirLanesPriority) {
                 ended.Set();
                 return Status::Ok();
               }));
-    ended.Await();  // Who calls Wait may do the job.
+    ended.Await();  // A caller of Wait may run the job.
     EXPECT_EQ(num_right, 3);
   }
 }
@@ -587,7 +587,7 @@ TEST(Lanes, WhoWaitsForAJobUnderWayDoesNotBeginTheNext) {
   ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
 }
 
-// Where a lane has no thread, nobody else would do it.
+// If a lane has no thread, no other thread would run the job.
 TEST(Lanes, WhoWaitsIsWokenForAJobOfALaneWithoutAThread) {
   Event started;
   Event is_free;
