@@ -104,7 +104,7 @@ class TiedHeads {
     for (const uint32_t token : tokens) held += weights[token];
     return held;
   }
-  // That of its own best `count` keys.
+  // The weight of its own best `count` keys.
   double BestShare(size_t head, size_t count) const {
     std::vector<double> weights = Weights(head);
     std::ranges::sort(weights, std::greater());

@@ -200,7 +200,7 @@ TEST(ClusteredKeysTest, BuildsTheSameBytesAgain) {
   EXPECT_TRUE(std::ranges::equal(a.parts().order, b.parts().order));
 }
 
-// What is drawn of all keys, by key: their scores.
+// The draw from all keys: scores by key.
 class Draws {
  public:
   Draws(const TopicHead& head, const ClusteredKeys& index, float num_wanted)
@@ -231,7 +231,7 @@ class Draws {
     }
   }
 
-  // What the rule draws of keys [first, end).
+  // The rule's draw from keys [first, end).
   std::map<uint32_t, float> Expected(size_t first, size_t end) const {
     std::map<uint32_t, float> drawn;
     for (size_t i = 0; i < num_places_; ++i) {

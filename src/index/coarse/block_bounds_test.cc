@@ -31,7 +31,7 @@ class BlockBoundsTest : public ::testing::TestWithParam<Case> {
         keys_(head_.Build({.summary = BlockSummary::kBounds,
                            .block_keys = static_cast<uint32_t>(GetParam().block_keys)})) {}
 
-  // What float32 sums may be off by: of products of the largest values.
+  // A bound of the rounding of float32 sums, from products of the largest values.
   double Rounding(const float* q) const {
     double sum = 0;
     for (size_t i = 0; i < kKeys; ++i) {

@@ -46,7 +46,7 @@ class BlockSearchTest : public ::testing::TestWithParam<uint32_t> {
 
   std::vector<const BlockKeys*> both() const { return {&pages_, &represented_}; }
 
-  // What each block is worth to the group, in float64 but for the rows of representatives, which
+  // The worth of each block to the group, in float64, except the rows of representatives, which
   // another test compares.
   std::vector<double> PlainWorth(const BlockKeys& keys, const IndexCall& call) const {
     const size_t num_blocks = keys.shape().num_blocks();

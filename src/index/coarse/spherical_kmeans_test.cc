@@ -52,7 +52,8 @@ TEST(SphericalKMeansTest, KeysOfOneDirectionAreTogether) {
   EXPECT_GE(num_pure, 7u);
 }
 
-// As many rounds as it takes: then each key is nearest to the mean direction of its own cluster.
+// Runs rounds until nothing changes. Each key is then nearest to the mean direction of its own
+// cluster.
 TEST(SphericalKMeansTest, EachKeyIsInItsNearestCluster) {
   Random random(5);
   std::vector<float> rows(700 * kDim);

@@ -27,7 +27,7 @@ using test::Workload;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// What a walk may find of a graph, and how it sees through the rest.
+// The visible keys of a walk in a graph, and the way in which it sees through others.
 struct Filter {
   uint32_t first = 0;
   uint32_t end = 0;
@@ -74,7 +74,7 @@ class Reference {
   bool IsVisible(uint32_t key) const { return key >= filter_.first && key < filter_.end; }
   float Score(const float* q, uint32_t key) const { return test::Score(q, keys_.row(key)); }
 
-  // Those that may be found, in the order in which they come into sight.
+  // The keys that may be found, in the order in which they come into sight.
   std::vector<uint32_t> Neighbours(uint32_t of) const {
     std::vector<uint32_t> all;
     for (const uint32_t key : lists_[of]) {
@@ -169,7 +169,7 @@ TEST_F(GraphListWalkTest, EachRowIsWalkedAlone) {
   }
 }
 
-// As many as there are keys: all are followed, so that the range is exact.
+// A threshold of all keys: all are followed, so that the range is exact.
 TEST_F(GraphListWalkTest, AListOfAllKeysIsExact) {
   for (size_t i = 0; i < 9; ++i) {
     const auto rows =

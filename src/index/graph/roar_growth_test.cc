@@ -104,8 +104,8 @@ class Reference {
   NeighbourLists lists_;
 };
 
-// As published but for links of what could not be reached, which stand at the end of lists or, of
-// full ones, in the place of the last.
+// The published method, except for links of unreachable keys. These are at the end of lists, or
+// replace the last neighbour of full lists.
 TEST(RoarGrowthTest, InsertsAsPublished) {
   Workload work(500, 200, attndb::test::SeedOr(121));
   Round(&work.keys);
@@ -135,7 +135,7 @@ TEST(RoarGrowthTest, InsertsAsPublished) {
   }
 }
 
-// What was written is read back, which checks that lists hold each key once and reach all.
+// The written bytes are read back, which checks that lists hold each key once and reach all keys.
 void ExpectWhole(const Workload& work, const GraphIndex& graph) {
   ATTNDB_EXPECT_OK(
       GraphIndex::Parse(graph.bytes(), {work.keys.num_rows(), kDim, DType::kFloat32}, "grown")

@@ -68,7 +68,7 @@ TEST(TransformChoiceTest, ABiasThatWasRotatedCostsNothing) {
     const KeyPlanes planes = *KeyPlanes::Build(head.source());
     EXPECT_EQ(planes.transform(), TransformId::kUnbias);
     EXPECT_LT(MeasuredError(planes, head.keys, head.queries, 4), 1.5 * unbiased);
-    // Where the angles are not known, it costs much, and the planes say so.
+    // Unknown angles cost much accuracy, and the planes report it.
     PlaneSource source = head.source();
     source.frequencies = {};
     const KeyPlanes without = *KeyPlanes::Build(source);

@@ -98,8 +98,8 @@ TEST_P(PqIndexTest, ARangeFindsNearlyAllThatLieInIt) {
   EXPECT_GT(Recall(exact, found), 0.999) << "found what lies outside";
 }
 
-// What is found holds the share, by exact scores of all keys; sinks and window that hold it already
-// need no key; and a row that is not finite has no say.
+// The found keys hold the share, by exact scores of all keys. If sinks and window hold it already,
+// no key is needed. A non-finite row does not count.
 TEST_P(PqIndexTest, AMassIsHeldByWhatIsFound) {
   const kernels::LogitSpec logit = {0.125f};
   const IndexRun run = head_.Run(index_);

@@ -128,7 +128,7 @@ TEST_F(PrefillRankingTest, ManyKeysHaveNoPlace) {
   ExpectRanked(ranking.rows(), Weights(0));
 }
 
-// What a query would weigh that scores beyond float32, or is of no q head, is left out.
+// A query that scores beyond float32, or that belongs to no q head, is left out.
 TEST_F(PrefillRankingTest, AQueryWithoutNumbersSaysNothing) {
   Fill(300, 9);
   const std::vector<double> weights = Weights(1);
