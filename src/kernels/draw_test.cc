@@ -182,7 +182,8 @@ TEST_P(PartDrawnTest, PartsTheDrawnByTheirMargins) {
   }
 }
 
-// What was kept by chance is left to chance, however heavy it is, and a light one to both chances.
+// A token that was kept by chance is drawn by chance, however heavy it is; a light one by both
+// chances.
 TEST_P(PartDrawnTest, WhatWasKeptByChanceIsNotCertain) {
   constexpr size_t kCount = 990;
   std::vector<float> chances(kStride);

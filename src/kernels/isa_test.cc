@@ -93,7 +93,7 @@ std::optional<bool> CpuHas(std::string_view name) {
   return std::nullopt;
 }
 
-// What the kernels in use were compiled for, one by one.
+// The instruction sets that the active kernels were compiled for, one by one.
 std::vector<std::string> Sets() {
   std::string text = CurrentInstructionSets();
   std::vector<std::string> sets;

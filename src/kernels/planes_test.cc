@@ -352,7 +352,7 @@ TEST_P(PlanesTest, KeysThatNeedMoreNoiseAreSkipped) {
     const PlaneQuery* const queries = group.queries.data();
     for (const float least : {-100.0f, 4.0f, 6.0f, 8.0f, 100.0f}) {
       const std::vector<float> needs = {least, least + 1, 100.0f, least, 5.0f, least, least, least};
-      std::vector<float> hidden = noise;  // What is not scored can't be kept.
+      std::vector<float> hidden = noise;  // Keys that are not scored can't be kept.
       size_t num_listed = 0;
       for (size_t i = 0; i < kKeys; i += kPlaneKeys) {
         const float most = *std::max_element(&noise[i], &noise[i] + kPlaneKeys);

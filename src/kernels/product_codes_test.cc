@@ -243,7 +243,7 @@ TEST_P(ProductCodesTest, RoundingToEntriesIsAsStated) {
 // bfloat16 as a number.
 double WeightOf(uint16_t bits) { return double{ToFloat32(bits, DType::kBFloat16)}; }
 
-// What a group's keys weigh, and its rows.
+// The weights of a group's keys, and its rows.
 struct Weighed {
   Weighed(const Codebook& codebook, const Codes& codes, const std::vector<float>& q,
           size_t first_key, size_t num_keys, float logit_scale, float reference)
