@@ -22,7 +22,7 @@ class LearnedStateTest : public ::testing::Test {
  protected:
   LearnedStateTest() : registry_(BuiltinPlans()), learned_(Spec(), /*learns=*/true) {}
 
-  // What two heads did that were predicted to take 100 ns and to read 400 rows.
+  // The calls of two heads that were predicted to take 100 ns and to read 400 rows.
   LayerExecution Did(Method method, Reason reason = Reason::kScanCheaper) const {
     LayerExecution execution;
     execution.plan = Plan::Parse("auto(error=0.01)", registry_)->ForLayer(0);
@@ -73,7 +73,7 @@ TEST(MeanRatioTest, ValuesFromAFileAreBroughtIntoRange) {
 }
 
 TEST_F(LearnedStateTest, RowsGrowAsTheRootOfTheDifficulty) {
-  Observe(Did(Method::kScan), {.ns = 100, .difficulty = 400 * 0.01},  // As any head.
+  Observe(Did(Method::kScan), {.ns = 100, .difficulty = 400 * 0.01},  // Like any head.
           {.ns = 100, .difficulty = 100 * 400 * 0.01});
   EXPECT_DOUBLE_EQ(head(0).rows.value(), 1);
   EXPECT_DOUBLE_EQ(head(1).rows.value(), 10);

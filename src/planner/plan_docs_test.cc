@@ -30,7 +30,7 @@ std::vector<std::string> CellsOf(const std::string& line) {
   return cells;
 }
 
-// What stands between backticks.
+// The text between backticks.
 std::vector<std::string> CodeIn(const std::string& text) {
   std::vector<std::string> code;
   size_t begin = text.find('`');
