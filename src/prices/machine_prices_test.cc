@@ -91,7 +91,7 @@ TEST_F(MachinePricesTest, WithoutMeasuringTheyAreFixedAndNothingIsNoted) {
   Hints none(storage::PosixFileSystem(), other.path());
   MachinePrices reader({.read_only = true}, &none);
   EXPECT_FALSE(reader.ShouldMeasure());
-  ATTNDB_ASSERT_OK(reader.Measure());  // Who asks for it gets it.
+  ATTNDB_ASSERT_OK(reader.Measure());  // An explicit request measures.
   EXPECT_TRUE(reader.Get().measured);
   EXPECT_FALSE(none.FindMachine(DefaultMachine()).has_value());
 }
