@@ -61,7 +61,7 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
   };
   source.AddRun(std::vector<storage::KvRows>{{bytes(front), bytes(front), 3}});
   source.AddRun(std::vector<storage::KvRows>{{bytes(rest), bytes(rest), 40}});
-  // What lies behind the lists is no run, and no query.
+  // Entries beyond the lists are no run, and no query.
   const std::vector<attention::HeadRun> runs = {RunOf(0, {0, 3}), RunOf(1, {3, 43}),
                                                 RunOf(0, {5, 8})};
   const std::vector<double> frequencies = *RopeFrequencies(spec.rope, kDim);
@@ -107,7 +107,7 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
   for (size_t i = 0; i < 43; ++i) EXPECT_NEAR(mass.mass()[i], expected[i], 1e-5) << i;
 }
 
-// What tokens of these keys weigh by rows of ones, each of which saw so many of them.
+// The mass of tokens with these keys by rows of ones. Each row saw the given number of tokens.
 std::vector<double> MassOf(const LayerSpec& spec, const std::vector<float>& keys,
                            const std::vector<uint64_t>& seen) {
   storage::ChainRows source;

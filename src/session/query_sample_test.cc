@@ -214,7 +214,7 @@ TEST_F(QuerySampleTest, WhatIsFrozenAgainIsNoPieceMore) {
   EXPECT_TRUE(again[1][0].empty()) << "nothing was offered of that layer";
 }
 
-// What was frozen has rows of the tokens that were cropped.
+// The frozen sample still has rows of cropped tokens.
 TEST_F(QuerySampleTest, WithoutItsFirstTokensItGoesOnWithTheNext) {
   constexpr uint64_t kRowBytes = 32 * 2 + 2 * 4;  // A row of q, its token and its head.
   QuerySample sample(model_.spec(), 3.0, &budget_);
@@ -270,7 +270,7 @@ TEST_F(QuerySampleTest, ItsMemoryIsCountedAndRowsWithoutMemoryAreLeftOut) {
     EXPECT_LE(small.used_bytes(), small.limit_bytes());
     const QuerySample::Frozen frozen = sample.Freeze();
     sample.Crop(0);
-    EXPECT_GT(small.used_bytes(), 0u);  // What is frozen is held.
+    EXPECT_GT(small.used_bytes(), 0u);  // Frozen rows are held.
     sample.DropFirst(0);
   }
   EXPECT_EQ(small.used_bytes(), 0u);

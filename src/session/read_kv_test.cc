@@ -156,7 +156,7 @@ TEST_F(ReadKvTest, EveryRangeOfAChainIsReadAlike) {
   }
 }
 
-// What Python and engines hand over: heads first, every second element, a row of padding, reversed.
+// Layouts from Python and engines: heads first, every second element, a row of padding, reversed.
 TEST_F(ReadKvTest, AnyStridesAreWritten) {
   Tokens tokens;
   const Session session = OnChain(&tokens);

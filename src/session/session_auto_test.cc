@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
 constexpr uint64_t kNumTokens = 1500;
-constexpr uint64_t kNumLong = 51000;  // Where clusters are worth a thought.
+constexpr uint64_t kNumLong = 51000;  // Long enough for clusters.
 
 // A machine that reads so slowly, or finds rows so slowly, that there is nothing to think about.
 planner::MachineConstants Machine(bool searches) {
@@ -344,7 +344,7 @@ TEST_F(SessionAutoTest, AnObjectiveThatCantBeMetIsReported) {
   EXPECT_EQ(easy->Explain().tpot_error, 0.005);
 }
 
-// What is left for layer 0 depends on what layer 1 takes: too much, if it reads everything.
+// The rest for layer 0 depends on the time of layer 1: too much, if it reads everything.
 TEST_F(SessionAutoTest, AnObjectiveIsMetAnewWhenAPlanIsSet) {
   StoreContext();
   Open(Machine(/*searches=*/true), {.measure_machine = false});

@@ -165,7 +165,7 @@ class SessionCustomTest : public DBFixture {
     std::vector<float> out;
     return model_.Probe(session, 7, &out);
   }
-  // What `plan` finds in layer 1. The result's rows are q heads.
+  // The tokens that `plan` finds in layer 1, by q head.
   std::vector<CriticalTokens> Found(Session* session, const std::string& plan) {
     ATTNDB_EXPECT_OK(session->SetPlan(plan));
     const LayerSpec& shape = model_.spec().layers[1];
@@ -372,7 +372,7 @@ TEST_F(SessionCustomTest, WhileAnObjectIsMissingItsRowsAreReadExactly) {
   }
 }
 
-// What it reports is what is reserved: there is no room for this.
+// The reported size is reserved: there is no room for this.
 TEST_F(SessionCustomTest, AnObjectThatIsTooLargeIsNotKept) {
   const Tokens tokens = StoreChain("a", std::vector<uint64_t>{2100}, 1);
   index_->build = [](const CustomRows&) -> Result<CustomObjectPtr> {

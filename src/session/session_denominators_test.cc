@@ -27,7 +27,7 @@ struct HeadAnswer {
   double lse = 0;
 };
 
-// What a session attended with, in float64, and the definition of attention over any of its tokens.
+// A session's inputs in float64, and the definition of attention over any of its tokens.
 class Float64Layer {
  public:
   Float64Layer(const ToyModel& model, LayerId layer, const Tokens& tokens)

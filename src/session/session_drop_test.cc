@@ -50,7 +50,7 @@ class SessionDropTest : public DBFixture {
     std::vector<float> v;
     uint64_t num_tokens = 0;
   };
-  // What stays of tokens [0, end), keys moved on by the tokens that are gone behind them.
+  // The kept part of tokens [0, end). Keys move on by the number of dropped tokens behind them.
   Rows Left(LayerId layer, const Tokens& tokens, const std::vector<Cut>& cuts, uint64_t end) const {
     const LayerSpec& spec = model_.spec().layers[layer];
     std::vector<bool> gone(tokens.size());
@@ -256,7 +256,7 @@ TEST_F(SessionDropTest, SlidingWindowsCountWhatStays) {
   ExpectStep(&session, &all, 1);
 }
 
-// What is in the denominator alone is no token: none of it leaves.
+// A denominator logit is no token: it never leaves.
 TEST_F(SessionDropTest, DenominatorsStay) {
   ModelSpec spec = model_.spec();
   for (LayerSpec& layer : spec.layers) {
@@ -378,7 +378,7 @@ TEST_F(SessionDropTest, EnginesMayCountPositionsTheirOwnWay) {
   const Tokens all = test::Concat(stored, ToyModel::Tokens(20, 9));
   ATTNDB_ASSERT_OK(session.Rebase(50));
   EXPECT_EQ(session.next_position(), 50);
-  // What the session is to hold is this, turned on by 970 positions.
+  // The session should hold this, rotated on by 970 positions.
   const Tokens more = ToyModel::Tokens(40, 3);
   std::vector<float> out;
   for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {

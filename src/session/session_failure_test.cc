@@ -135,7 +135,7 @@ TEST_F(NonFiniteSessionTest, ExplainSaysWhyAStoredHeadRunsFull) {
   }
 }
 
-// What is read whole in any case needs no further reason.
+// Reading everything needs no further reason if everything is read anyway.
 TEST_F(NonFiniteSessionTest, ExplainNamesHeadsOnlyWhereThePlanRuns) {
   Session session = NewSession(kPlan);
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(100, 1), Break));

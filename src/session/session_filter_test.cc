@@ -62,7 +62,7 @@ class SessionFilterTest : public DBFixture {
     return session;
   }
 
-  // What a probe of all layers gives, in float64, by q of the position `position`.
+  // The output of a probe of all layers, in float64, by q of the position `position`.
   std::vector<double> Expected(const Tokens& tokens, const Ranges& ranges,
                                uint64_t position) const {
     std::vector<double> out;

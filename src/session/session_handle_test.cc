@@ -57,7 +57,7 @@ TEST_F(SessionHandleTest, MovesAnIdleSession) {
   EXPECT_TRUE(HasMoved());
 }
 
-// What is stored after that it moves to when it is told again, or in its next step.
+// The session moves to later Stores when it is told again, or in its next step.
 TEST_F(SessionHandleTest, ASessionIsMovedOnceWhenItIsTold) {
   list_->MoveIdle();
   StoreBehind();

@@ -112,8 +112,8 @@ class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<
   }
 };
 
-// What an index left out is estimated better than dropped, and of the mass of all no more than
-// there is; a session of which some tokens are hidden from it too.
+// An estimate of the tokens that an index left out is better than dropping them, and at most their
+// mass. The same holds for a session with hidden tokens.
 TEST_P(SessionIndexTest, ClustersEstimateWhatIsLeftOut) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
   Session session = Resume(stored);
@@ -389,7 +389,7 @@ TEST_P(SessionIndexTest, QueriesThatAreNotFiniteHarmNoOthers) {
   }
 }
 
-// What a companion is made of is its segment alone.
+// A companion is made from its segment alone.
 TEST_P(SessionIndexTest, CompanionsAreTheSameBytesForAnyNumberOfThreads) {
   Open({.background_builds = false});
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);

@@ -26,7 +26,7 @@ class SessionPlanTest : public DBFixture {
     return *std::move(session);
   }
 
-  // What is planned, in words and numbers.
+  // The plan, in words and numbers.
   static std::string Planned(const SessionImpl& session) {
     std::string text;
     for (const LayerExplain& layer : session.Explain().layers) {

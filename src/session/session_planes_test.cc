@@ -60,7 +60,7 @@ TEST_F(SessionPlanesTest, APlanReadsNothingThatAnotherHasAskedFor) {
   }
 }
 
-// What is expected to be read is what there is.
+// The predicted reads are the actual ones.
 TEST_F(SessionPlanesTest, PlanesAreExpectedToBeReadOnceTheyAreThere) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 400}, 1);
   Session session = Resume(stored);

@@ -29,7 +29,7 @@ class SessionRanTest : public DBFixture {
     }
   }
 
-  // What a layer's substitutes say, without their shares.
+  // The texts of a layer's substitutes, without their shares.
   static std::vector<std::string> TextsOf(const LayerExplain& layer) {
     std::vector<std::string> texts;
     for (const Substitute& each : layer.substitutes) {

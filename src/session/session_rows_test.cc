@@ -165,7 +165,7 @@ TEST_F(SessionRowsTest, HeadsThatAreNotFiniteDoNotDependOnTheSource) {
   }
 }
 
-// As the answers are those of the plans, so is what they read.
+// The reads are those of the plans, like the results.
 TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
   const ChainShape& shape = kShapes[1];
   const Tokens stored = StoreChain("a", shape.segments, 1);
@@ -194,7 +194,7 @@ TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
         "topk(k=200,index=infllm,block=32,sink=4,window=30)"}) {
     EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
     EXPECT_GT(rows_of(plan).size(), 0u) << plan;
-    // Whose value was read was chosen by its exact score.
+    // A token whose value was read was chosen by its exact score.
     for (const auto& [run, head, part, row] : rows_of(plan)) {
       if (part == RowPart::kKeys || std::string_view(plan).find("sample") != std::string::npos) {
         continue;

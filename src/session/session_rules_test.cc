@@ -25,7 +25,7 @@ class SessionRulesTest : public DBFixture {
 
   static std::string WrittenOut() { return std::string(kGraph) + "; layers 0: " + kFlat; }
 
-  // What ran in a layer, of every head, and why.
+  // The plan that ran in a layer, for every head, and the reason.
   static void ExpectRan(const Session& session, LayerId layer, const std::string& plan,
                         const std::string& rule) {
     const LayerExplain explain = *session.Explain(layer);

@@ -57,7 +57,7 @@ class SessionStaticTest : public DBFixture {
     return score / std::sqrt(double{kDim});
   }
 
-  // What the last queries of the stored prompt weighed its tokens.
+  // The weights of the stored prompt's tokens by its last queries.
   std::vector<double> Weights(const Tokens& prompt) const {
     const std::vector<float> k = Rounded(model_.Keys(0, prompt, 0));
     const std::vector<float> q = Rounded(model_.Queries(0, prompt, 0));

@@ -262,7 +262,7 @@ TEST_F(SessionTailTest, AStoredTailIsWhatWasAppended) {
   EXPECT_EQ(session.num_reused(), tokens.size());
   EXPECT_LT(Difference(Probe(&session), full), 1e-6);
   ExpectAnswers(tokens, tokens.size() - 1);
-  // What comes now is no part of a block, and all that the plan finds is there.
+  // Later tokens are in no block, and all objects of the plan exist.
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(300, 4),
                                 [](LayerId, std::vector<float>* k, std::vector<float>*) {
                                   for (float& x : *k) x *= 3;

@@ -68,7 +68,7 @@ TEST(TruncationTest, RangesStayAndAreMovedEachByWhatIsGoneBehindIt) {
   EXPECT_THAT(truncation.pieces(),
               ElementsAre(TokenRange{0, 2}, TokenRange{10, 13}, TokenRange{50, 60}));
   EXPECT_THAT(truncation.moves(), ElementsAre(60, 52, 15));
-  // Who is not named again leaves first.
+  // Tokens that are not kept again leave first.
   ATTNDB_ASSERT_OK(truncation.Drop(3, {.keep_first = 2}, 100));
   EXPECT_THAT(truncation.cuts(), ElementsAre(Cut{100, {{2, 50}, {60, 75}}}));
 }
