@@ -24,7 +24,7 @@
 
 namespace {
 
-time_t time_now = 0;  // What the clock says, unless 0.
+time_t time_now = 0;  // The clock's time, unless 0.
 
 }  // namespace
 
@@ -145,7 +145,7 @@ TEST_F(LockHolderTest, ACommandIsANameAndUpToTwoPlainWords) {
       {{"sh", "import", "-x", "more"}, "sh import"},
       {{"sh", "import", "two words", "more"}, "sh import"},
       {{"sh", "import", "", "more"}, "sh import"},
-      {{"some/folder/name", "two words", "more"}, "sh"}};  // As the system calls the process.
+      {{"some/folder/name", "two words", "more"}, "sh"}};  // The system's name of the process.
   for (const auto& [words, command] : kCommands) {
     const LockingShell shell(directory_.path(), words);
     ASSERT_EQ(::futimens(fd_, nullptr), 0);

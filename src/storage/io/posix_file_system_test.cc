@@ -30,7 +30,7 @@
 
 namespace {
 
-int rename_error = 0;  // What renaming without replacing fails with, unless 0.
+int rename_error = 0;  // The error of renaming without replacing, unless 0.
 
 }  // namespace
 

@@ -125,7 +125,7 @@ TEST_F(ChainRowsTest, WhatIsFilledAnewHasNoRowsOfBefore) {
   ATTNDB_ASSERT_OK(lease.Read());
   lease.Clear();
   rows_.Reset(kLayer, shape_.dtype);
-  rows_.AddSegment(segments_[1].get(), 1, kTokens);  // Where the other one was.
+  rows_.AddSegment(segments_[1].get(), 1, kTokens);  // In place of the other one.
   lease.Reset(&rows_);
   const size_t request = lease.Request({0, 0, RowPart::kKeys}, 5, 1);
   ATTNDB_ASSERT_OK(lease.Read());
@@ -276,10 +276,10 @@ TEST_F(TurnedChainRowsTest, KeysStandAtThePositionsOfTheirRun) {
     heads.push_back({.k = head.k.data(), .v = head.v.data(), .num_tokens = kTokens});
   }
   rows_.Reset(turned_, shape_.dtype);
-  rows_.AddRun(heads);  // Where the segment was.
+  rows_.AddRun(heads);  // In place of the segment.
   ExpectTurned({.run = 0, .row = 7, .position = 7}, 7);
   rows_.Reset(turned_, shape_.dtype);
-  rows_.AddTail(tail, 1, 5000);  // Where the segment and the run were.
+  rows_.AddTail(tail, 1, 5000);  // In place of the segment and the run.
   ExpectTurned({.run = 0, .row = 7, .position = 5007}, 7);
   rows_.Reset(turned_, shape_.dtype);
   rows_.AddSegment(segments_[0].get(), 1, kTokens);

@@ -151,7 +151,7 @@ void Step(std::vector<Tracked>* tails, Random* random) {
         ATTNDB_ASSERT_OK(tail->Join(layer));
       }
       break;
-    case 4: {  // What became durable leaves.
+    case 4: {  // Durable tokens leave.
       const uint64_t num_first = random->Uniform(tail->num_tokens() + 1);
       ATTNDB_ASSERT_OK(tail->DropFirst(num_first));
       for (auto& layer : *model) {
@@ -329,7 +329,7 @@ TEST(KvTail, AFailedAppendChangesNothing) {
     ExpectTail(tail, model);
   }
   const std::vector<uint64_t> more = Values(1, &random);
-  ATTNDB_ASSERT_OK(Append(&tail, 0, more));  // What fits still fits.
+  ATTNDB_ASSERT_OK(Append(&tail, 0, more));  // Rows that fit still fit.
   model[0].push_back(more[0]);
   ExpectTail(tail, model);
 }

@@ -49,7 +49,7 @@ void SetU64(uint64_t number, size_t offset, std::vector<std::byte>* file) {
   std::memcpy(file->data() + offset, &number, sizeof(number));
 }
 
-// What the table of a file says of a section.
+// The entry of a section in a file's table.
 struct Place {
   size_t entry = 0;  // Offset of the table's entry.
   uint32_t layer = 0;

@@ -166,7 +166,7 @@ TEST_F(SegmentDamageTest, WhatIsWholeAgainIsReadAgain) {
       fs_.SetContents(path_, whole_);
       ExpectPins(segment.get(), layer, kTokens);
       EXPECT_EQ(segment->PinLayer(layer, num_readable)->rows(0).num_tokens, kTokens);
-      // Who holds what was read before keeps it.
+      // A holder of earlier reads keeps them.
       ASSERT_EQ(before.rows(0).num_tokens, num_readable);
       ASSERT_TRUE(IsBeginning(before.rows(0).k, data_.layers[layer][0].k, num_readable));
       Damage({granule});

@@ -179,7 +179,7 @@ TEST_F(SegmentTest, EverySingleBitFlipIsDetected) {
       ASSERT_THAT(ReadAll(expected, data),
                   FailsWith(StatusCode::kCorruption, HasSubstr("expected")))
           << path << " bit " << bit;
-      // Whoever verifies hears of it, whatever part of the file it is.
+      // A verification finds the damage in every part of the file.
       const auto segment = Open(expected);
       ASSERT_FALSE(segment.ok() && (*segment)->FindDamage().status.ok()) << path << " bit " << bit;
     }
@@ -362,7 +362,7 @@ TEST_F(SegmentTest, TheSegmentThatWasPinnedLongestAgoMakesRoom) {
   EXPECT_GT(segments[2]->resident_bytes(), 0u);
 }
 
-// What a decoder does with a context that is a little larger than memory.
+// The reads of a decoder with a context that is a little larger than memory.
 TEST_F(SegmentTest, GoingRoundTheLayersReadsLittleMoreThanWhatDoesNotFit) {
   constexpr uint32_t kLayers = 10, kFit = 8, kRounds = 20;
   const KvShape shape =

@@ -158,7 +158,7 @@ TEST_P(SegmentWriterFaultTest, AFailedWriteLeavesNothingThatIsTakenForASegment) 
     ++num_failures;
     ASSERT_FALSE(written.ok()) << n;
     ASSERT_THAT(written.status().message(), HasSubstr("injected fault")) << n;
-    // What could not be removed is found at the next open; then an id may be used again.
+    // A file that could not be removed is found at the next open. Then the id may be used again.
     ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> orphans,
                                 ListOrphans(&fs_, kDir, KnowsNone));
     ASSERT_EQ(orphans, *fs_.List(kDir)) << n;
@@ -238,7 +238,7 @@ TEST_F(SegmentWriterTest, AReadFaultIsAnErrorOnceAndNoLastingDamage) {
         ATTNDB_RETURN_IF_ERROR((*segment)->PinLayer(layer).status());
         ATTNDB_RETURN_IF_ERROR((*segment)->ReadQueries(layer).status());
       }
-      // As Verify does: opened anew.
+      // Opened anew, like in Verify.
       ATTNDB_ASSIGN_OR_RETURN(const auto fresh, Segment::Open(&faults, kDir, expected, &budget));
       return fresh->FindDamage().status;
     };

@@ -247,8 +247,8 @@ TEST(PlacementTest, InMemoryOverADiskOnlyTimeCounts) {
   }
 }
 
-// Which of two waiting conversations goes, where memory is all there is: 1, the large one, which is
-// next, or 2, of 100 bytes, which comes after it. Jobs began before, `intervals` apart.
+// Returns which of two waiting conversations is evicted if there is only memory: 1, the large one,
+// which is next, or 2, of 100 bytes, which comes after it. Jobs began before, `intervals` apart.
 uint64_t WhoGoes(uint64_t large_bytes, const std::vector<double>& intervals) {
   Scene scene("attndb(bytes=1,free=0)", {large_bytes + 100, 0});
   scene.Serve(1, large_bytes);
@@ -542,7 +542,7 @@ TEST(PlacementTest, WhatIsSharedAndComesToDiskFindsRoomThere) {
   EXPECT_LE(scene.placement.used_bytes(kDisk), 120u);
 }
 
-// As above: the prefix comes to disk, where 1 is, and takes more room than there is.
+// Like above: the prefix comes to disk, where 1 is, and takes more room than there is.
 TEST(PlacementTest, WhatIsForgottenOrExpiresLeavesWhatItSharedOnDiskOnlyIfThatHasRoom) {
   const SegmentId prefix{7};
   for (const bool forgets : {true, false}) {
@@ -588,7 +588,7 @@ void CallAtRandom(const std::string& policy, uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   Placement placement(*ParsePolicy(policy), kCapacity);
-  std::map<ItemId, Tier> moved;  // Where the moves put each.
+  std::map<ItemId, Tier> moved;  // The place of each item after the moves.
   Moves moves;
   double now = 0;
   for (uint64_t id = 0; id < kItems; ++id) {

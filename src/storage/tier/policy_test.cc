@@ -100,8 +100,8 @@ TEST(PolicyTest, AttentionStoreEvictsTheIdleThenTheQueueFromItsTail) {
 TEST(PolicyTest, AttndbWeighsChanceAgainstTime) {
   ReturnForecast forecast;
   for (int i = 0; i < 1000; ++i) {
-    forecast.AddReturn(1, 5.0, false);  // Who has had one turn returns.
-    forecast.AddGone(2);                // Who has had two does not.
+    forecast.AddReturn(1, 5.0, false);  // A conversation with one turn returns.
+    forecast.AddGone(2);                // One with two turns does not.
   }
   Outlook outlook = TenSecondsOfQueue();
   outlook.forecast = &forecast;

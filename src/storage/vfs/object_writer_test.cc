@@ -133,7 +133,7 @@ TEST_F(ObjectWriterTest, TheFirstErrorIsToldAndNothingIsDoneAfterIt) {
   EXPECT_EQ(faults.num_operations(), kOperations);
 }
 
-// What is appended is said to be far longer than it is: of that, one buffer is read before the
+// The appended bytes claim to be far longer than they are. One buffer of them is read before the
 // writer sees that it was cancelled.
 TEST_F(ObjectWriterTest, AnObjectHasItsMostBytesAndNotOneMore) {
   std::atomic<bool> cancel = false;

@@ -15,7 +15,7 @@ using test::FailsWith;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kBegin = 8192;
-constexpr uint64_t kLarge = kBegin + 12288 + kLargeSectionBytes;  // Where a large section starts.
+constexpr uint64_t kLarge = kBegin + 12288 + kLargeSectionBytes;  // The start of a large section.
 constexpr uint64_t kEnd = kLarge + kLargeSectionBytes + kGranuleBytes - 1;
 
 std::vector<SectionEntry> Some() {
