@@ -107,7 +107,7 @@ TEST_F(CommitsTest, TheSegmentOfACommitThatMayBeFoundStaysUntilTheNext) {
   EXPECT_FALSE(std::filesystem::exists(FileOf(doubtful)));
 }
 
-// Who has it, as a session whose Store failed, may try to store it once more.
+// A holder, such as a session whose Store failed, may try to store the segment again.
 TEST_F(CommitsTest, ASegmentThatIsReadStaysUntilItIsLetGo) {
   Random random(1);
   const test::SegmentData data =

@@ -210,7 +210,7 @@ TEST_F(ContextStoreTest, WhatANewerCatalogKnewIsPutAsideAndReported) {
   EXPECT_EQ(report.damages[0].file, "aside/" + name);
 }
 
-// As where an older catalog, which did not know them, put them aside.
+// Files that an older catalog, which did not know them, had put aside.
 TEST_F(ContextStoreTest, WhatCanNotBeBroughtBackNowIsBroughtBackLater) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   test::FaultFileSystem files(storage::PosixFileSystem());

@@ -40,7 +40,7 @@ class DamageReportsTest : public StoreTest {
     file.close();
     store_->damage()->Note(*segment, Status::Corruption("met"));
   }
-  // What would write notes down waits until the end of the test.
+  // Jobs that would write notes wait until the end of the test.
   void StopTheBackground() {
     test::Event stuck;
     store_->background()->Add(kShortLane, {.run = [this, &stuck](derived::Lanes::Control*) {

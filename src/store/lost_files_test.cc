@@ -70,7 +70,7 @@ TEST_P(LostFileTest, WhatIsInMemoryIsWrittenAnewAndMendsTheContextsThatHadIt) {
   const std::vector<storage::LayerPin> pins = Pin();
   Prefix prefix = FirstOf("a", kTokens);
   Lose();
-  {  // What was stored is in use, and ends before its store.
+  {  // The stored context is in use, and ends before its store.
     ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored stored, store_->publisher()->Store(Behind(
                                                          std::move(prefix), 2, {.name = "b"})));
     ASSERT_EQ(stored.chain.size(), 1u);

@@ -204,7 +204,7 @@ TEST(MergePolicyTest, ALengthCutsRuns) {
   // An exact fit, and one token more.
   EXPECT_EQ(RunsOf({{4096}, {4095}, {1}}, rule), Runs({{0, 3}}));
   EXPECT_EQ(RunsOf({{4096}, {4095}, {2}}, rule), Runs({{0, 2}}));
-  // What does not fit begins the next run.
+  // A segment that does not fit begins the next run.
   EXPECT_EQ(RunsOf({{5000}, {4000}, {3000}, {100}}, rule), Runs({{1, 4}}));
 }
 

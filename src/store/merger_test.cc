@@ -152,7 +152,7 @@ TEST_F(MergerTest, SamplesOfTheTokensThatAreUsedStay) {
                          ->Store(Behind(FirstOf("long", part), std::nullopt, {.name = "part"}))
                          .status());
     ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "long"));
-    if (is_damaged) {  // What is used of it is sound.
+    if (is_damaged) {  // The used tokens are sound.
       const auto id = static_cast<SegmentId>(FirstOf("part", 1).chain.entries[0].segment->id());
       ATTNDB_ASSERT_OK(store_->damage()->Quarantine(id, {Status::Corruption("behind it"), part}));
     }

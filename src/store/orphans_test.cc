@@ -63,7 +63,7 @@ class OrphansTest : public StoreTest {
     return in_segments ? Place::kSegments : Place::kNowhere;
   }
 
-  uint64_t segment_ = 0;  // That of the one context.
+  uint64_t segment_ = 0;  // The segment of the one context.
   uint64_t end_ = 0;      // The catalog has handed out no number from here on.
   HookedFiles files_{storage::PosixFileSystem()};
 };

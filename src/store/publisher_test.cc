@@ -292,7 +292,7 @@ TEST_F(PublisherTest, ADiskThatIsFullOnceCostsNothing) {
   EXPECT_GT(tail, 10u);
 }
 
-// What is shared would be written again only where there is no room for it otherwise.
+// A shared part would be written again only if there is no other room.
 TEST_F(PublisherTest, WhatSucceedsAtTheSecondTryIsStoredOnce) {
   Open({}, &files_);
   StoreLong();

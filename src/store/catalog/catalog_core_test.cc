@@ -203,7 +203,7 @@ TEST_F(CatalogTest, AccessesAreWrittenOnceTheyAreManyAndForgottenByAReader) {
       return core.SeeUses().num_noted();
     };
     for (int64_t id = 1; id < kMost; ++id) core.Touch(static_cast<ContextId>(id));
-    core.Touch(context);  // Which is noted already.
+    core.Touch(context);  // This use is noted already.
     EXPECT_EQ(num_noted(), size_t{kMost} - 1);
     EXPECT_EQ(Get(context).last_access_us, published_us);
     core.Touch(static_cast<ContextId>(kMost));
@@ -223,7 +223,7 @@ TEST_F(CatalogTest, WhatIsWrittenIsNoLongerNoted) {
   EXPECT_TRUE(core.SeeUses().is_written());
 }
 
-// Where nothing is noted, the folder may be gone.
+// Without noted uses, the folder may be gone.
 TEST_F(CatalogTest, NoAccessIsNothingToWrite) {
   harness_.check_place = [] { return Status::IoError("gone"); };
   ATTNDB_EXPECT_OK(harness_->FlushTouches());
@@ -298,7 +298,7 @@ TEST_F(CatalogTest, AClockThatJumpsAheadWhileTheCatalogIsOpenExpiresNoContext) {
     EXPECT_EQ(catalog->prefixes()->Longest(harness_.Query({0, 1})).value().has_value(), served);
   };
   now_us += 24 * 365 * kHourUs;
-  EXPECT_EQ(catalog->ExpiryNow(), start_us + kHourUs);  // As far as clocks may differ.
+  EXPECT_EQ(catalog->ExpiryNow(), start_us + kHourUs);  // The tolerance of clocks.
   expect_served(true);
   EXPECT_THAT(catalog->contexts()->Expire({})->dropped, IsEmpty());
   since_boot_us += 2 * kHourUs - 1;
@@ -311,7 +311,7 @@ TEST_F(CatalogTest, AClockThatJumpsAheadWhileTheCatalogIsOpenExpiresNoContext) {
   EXPECT_EQ(outcome.dropped[0].id, id);
 }
 
-// What SetTtl says of it.
+// The answer of SetTtl.
 TEST_F(CatalogTest, AClockThatIsFarAheadWhenTheCatalogIsOpenedExpiresWhatIsNotPinned) {
   const ContextId pinned =
       harness_.MustPublish(Range(0, 10), {.name = "a", .ttl = hours(3), .pin = true});
@@ -489,7 +489,7 @@ TEST_F(CatalogWithoutLocks, IsReadAsItIsUntilItChanges) {
   EXPECT_EQ(NumContexts(&reader).value(), 2);
   EXPECT_TRUE(IsImmutable(reader));
   fs::remove(shm());
-  Replace(one_);  // Which is opened with locks, as it now can be.
+  Replace(one_);  // Opened with locks, because that is possible now.
   EXPECT_EQ(NumContexts(&reader).value(), 1);
   EXPECT_FALSE(IsImmutable(reader));
 }

@@ -44,7 +44,7 @@ int NoteStatement(unsigned, void*, void* statement, void*) {
   return 0;
 }
 
-// As sqlite3_auto_extension wants it.
+// The signature of sqlite3_auto_extension.
 int CountSteps(sqlite3* handle, const char**, const void*) {
   return sqlite3_trace_v2(handle, SQLITE_TRACE_PROFILE, NoteStatement, nullptr);
 }
@@ -105,8 +105,8 @@ class CatalogCost : public ::testing::Test {
       EXPECT_LE(more.num_scanned, cost.num_scanned) << more.scans;
     }
   }
-  // What the tenant's lookups of tokens from `first` on cost that it has not: steps and rows that
-  // were scanned, of each.
+  // The costs of the tenant's lookups of missing tokens from `first` on: steps and scanned rows of
+  // each.
   static std::vector<int64_t> CostsOfMisses(CatalogHarness* store, TenantId tenant, TokenId first) {
     store->set_tenant(tenant);
     std::vector<int64_t> costs;
@@ -154,7 +154,7 @@ TEST_F(CatalogCost, IsCounted) {
   EXPECT_GT(total.num_steps, 100 * kFew);
   total = {};
   ATTNDB_EXPECT_OK(
-      (*few_)->companions()->KnownObjects());  // Which reads the table of segments from end to end.
+      (*few_)->companions()->KnownObjects());  // Reads the table of segments from end to end.
   EXPECT_GE(total.num_scanned, kFew);
 }
 

@@ -197,7 +197,7 @@ TEST_F(CatalogTest, OfOtherTreesTheNewestWithTheLongestAgreementIsNamed) {
   EXPECT_EQ(report.near_misses[0].best, (PrefixMatch{named, 50}));
 }
 
-// What was computed after tokens had left is no near miss for who wants what saw all.
+// Tokens behind a cut are no near miss for a query that wants whole histories only.
 TEST_F(CatalogTest, ANearMissIsOfTheHistoriesThatAreAskedFor) {
   const std::vector<TokenId> tokens = Range(0, 400);
   const std::vector<Cut> cuts = {{200, {{4, 100}}}};

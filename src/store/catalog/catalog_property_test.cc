@@ -192,7 +192,7 @@ void CatalogProperty::Publish() {
   Add(id, std::move(added));
 }
 
-// What is added takes the place of what others have lost of the same tokens.
+// The added context mends the lost parts of others with the same tokens.
 void CatalogProperty::Add(int64_t new_id, ModelContext added) {
   for (auto& [id, c] : contexts_) {
     uint64_t num_tokens = 0;
@@ -317,7 +317,7 @@ void CatalogProperty::Touch() {
   context->second.last_access_us = harness_.now_us;
 }
 
-// Which leaves no trace in what the tenant sees.
+// Another tenant's contexts leave no trace in this tenant's view.
 void CatalogProperty::PublishForAnother() {
   const TenantId tenant = harness_.tenant();
   harness_.set_tenant(harness_->owners()->EnsureTenant("other").value().id);
@@ -374,7 +374,7 @@ void CatalogProperty::CheckList() {
   }
 }
 
-// What the catalog keeps counted, against a count.
+// Compares the catalog's counters with a count.
 void CatalogProperty::CheckUses() {
   std::map<SegmentId, std::pair<uint32_t, uint64_t>> uses;  // Contexts, and the most tokens of one.
   for (const auto& [id, c] : contexts_) {

@@ -222,7 +222,7 @@ TEST_F(CatalogTest, WhatMendsAPinnedContextIsPinnedAndWhatReplacesItIsNot) {
   }
 }
 
-// Whoever stores what they opened knows the chain as it was then.
+// The caller knows the chain as of its open.
 TEST_F(CatalogTest, WhatWasMergedMeanwhileIsSharedAsItIsNow) {
   const ContextId first = harness_.MustPublish(Range(0, 10));
   const ContextId base = harness_.MustPublish(Range(0, 20), {.base = first, .num_shared = 10});
@@ -294,7 +294,7 @@ TEST_F(CatalogTest, AChainThatEndsBeforeWhatIsSharedIsRefused) {
   request.base = base;
   request.num_shared = 15;
   request.chain = {{1, 10}, {2, 5}};
-  request.chain.pop_back();  // Who reads behind the end finds the link that would fit.
+  request.chain.pop_back();  // A read beyond the end would find the link that fits.
   EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInternal, HasSubstr("holds 10 tokens, expected 15")));
 }
@@ -330,7 +330,7 @@ TEST_F(CatalogTest, AStoreEvictsEachContextOnceAndNeverTheOneThatItMakes) {
   EXPECT_THAT(outcome.evicted, ElementsAre("first", "#3"));
   EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
 
-  // What has the name goes by `replace`.
+  // The context with the name is dropped by `replace`.
   const ContextId third = harness_.MustPublish(Range(300, 10));
   outcome =
       harness_.Publish(Range(500, 10), {.name = "chat", .replace = true, .evict = {chat, third}})

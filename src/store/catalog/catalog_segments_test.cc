@@ -38,7 +38,7 @@ TEST_F(CatalogTest, SegmentsStayKnownUntilTheyAreRemoved) {
   EXPECT_THAT(IdsOf(harness_->segments()->Remove(std::vector<SegmentId>{2, 9}).value()),
               ElementsAre(2));
   EXPECT_THAT(harness_.SegmentIds(), ElementsAre(1));
-  harness_.Reopen();  // Who opens to write has no sessions: what nobody uses is forgotten.
+  harness_.Reopen();  // A new writer has no sessions: it forgets unused segments.
   EXPECT_THAT(harness_.SegmentIds(), IsEmpty());
 }
 

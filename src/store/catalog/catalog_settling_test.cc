@@ -88,7 +88,7 @@ TEST_F(CatalogCompact, AContextShowsASegmentThatUsesMostOfItAndIsNotDamaged) {
   EXPECT_THAT(Shown(99), IsEmpty());
 }
 
-// What is sound of it can be written anew; what is whole again can be merged.
+// The sound part can be rewritten; a segment that is whole again can be merged.
 TEST_F(CatalogCompact, WhatIsQuarantinedOrServedAgainIsUnsettled) {
   harness_.MustPublish(Range(0, 100));
   harness_.MustPublish(Range(200, 100));

@@ -160,7 +160,7 @@ TEST_F(CatalogVerifyTest, ACatalogOfTheVersionThatBroughtSoundTokensHasThem) {
   EXPECT_THAT(FoundByAReader(), ::testing::IsEmpty());
 }
 
-// What the log holds goes before what the file has in its place, which may be half written.
+// The log's pages replace pages of the file, which may be half-written.
 TEST_F(CatalogVerifyTest, PagesOfTheFileAreNotJudgedWhileTheLogHoldsCommits) {
   harness_.MustPublish(Range(0, 200));
   {
@@ -195,7 +195,7 @@ TEST(CatalogVerifyBeside, OtherCallsGoOnMeanwhile) {
     });
     const bool in_time = found.wait_for(test::kPatience) == std::future_status::ready;
     EXPECT_TRUE(in_time);
-    // Whoever holds the lock must end for the thread to end.
+    // The holder of the lock must end for the thread to end.
     if (in_time)
       beside.join();
     else

@@ -18,7 +18,7 @@ namespace {
 constexpr ContextId kFirst{1};
 constexpr SegmentId kSegment = 1;
 
-// What each test begins with: two contexts, a companion, one more that is wished for.
+// The initial state of each test: two contexts, a companion, and a wish for another one.
 class WrittenCatalog : public CatalogHarness {
  public:
   WrittenCatalog() {

@@ -164,7 +164,7 @@ TEST_F(CheckedVfsFile, AFileThatEndsWithinAPageIsDamagedWhenItIsOpened) {
               FailsWith(StatusCode::kCorruption, HasSubstr("page 1 is damaged")));
 }
 
-// What a plain SQLite writes has no seals: not trusted, and said so.
+// A plain SQLite writes no seals: the file is not trusted, and the error says so.
 TEST_F(CheckedVfsFile, AFileWrittenWithoutChecksIsRefused) {
   sqlite3* handle = nullptr;
   ASSERT_EQ(sqlite3_open(path().c_str(), &handle), SQLITE_OK);

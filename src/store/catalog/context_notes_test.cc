@@ -212,7 +212,7 @@ TEST_F(ContextNotesTest, ATurnThatBeganBeforeTheFormerWasStoredContinuesTheForme
   EXPECT_EQ(Continues("third"), "second");
 }
 
-// Of many that end within one block, some sort between the new one and its beginning.
+// Some of the many contexts that end within one block sort between the new one and its beginning.
 TEST_F(ContextNotesTest, BranchesThatSortBetweenDoNotHideTheBeginning) {
   const auto first = GoOn(ContextId::kNone, 0, 70, {.name = "first"});
   for (const size_t num_shared : {size_t{70}, size_t{71}, size_t{72}, size_t{75}, size_t{80}}) {

@@ -40,7 +40,7 @@ class Counters : public CatalogTest {
     companion.file_bytes = file_bytes;
     ATTNDB_ASSERT_OK(harness_->companions()->Publish(segment, companion));
   }
-  // What a catalog of before there were counters lacks is taken away.
+  // Removes everything that a catalog before counters lacks.
   void MakeOld() {
     harness_.Close();
     const auto database =

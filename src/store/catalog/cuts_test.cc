@@ -193,7 +193,7 @@ TEST_F(CutsTest, ACatalogOfBeforeIsBroughtToThisVersion) {
 // Bytes of unknown origin, under right checksums of pages.
 class HostileCutsTest : public ::testing::Test {
  protected:
-  // What verify says after a statement has changed the catalog of a history with two cuts, and
+  // Verify's findings after a statement has changed the catalog of a history with two cuts, and
   // whether a lookup ends well.
   std::vector<std::string> After(const char* sql) {
     CatalogHarness harness;

@@ -15,7 +15,7 @@
 namespace attndb::store {
 namespace {
 
-// What Begin gives in a fork.
+// The result of Begin in a forked child.
 StatusCode BeginInFork(const std::string& path) {
   const pid_t pid = fork();
   if (pid == 0) {

@@ -77,7 +77,7 @@ TEST_F(ModelSourcesTest, ARowThatNoWriterStoresIsFoundByVerifyAndHarmsNothing) {
   harness_.Reopen();
   EXPECT_EQ(Source().value(), ModelSource());
   EXPECT_THAT(harness_->Verify().value(), ElementsAre(HasSubstr("source.name")));
-  Publish({1, 3}, kSmall);  // Which mends it.
+  Publish({1, 3}, kSmall);  // Mends it.
   EXPECT_EQ(Source().value(), kSmall);
 }
 

@@ -74,7 +74,7 @@ class PrefixIndexRows : public ::testing::Test {
     index_ = std::make_unique<PrefixIndex>(database_.get());
   }
   void Execute(const std::string& sql) { ATTNDB_ASSERT_OK(database_->Execute(sql.c_str())); }
-  // What is done after the change gives a trigger's error, which fails before that statement.
+  // A statement after the change gives a trigger's error, which fails before that statement.
   void ExpectError(const std::string& change, const std::string& where,
                    const std::function<Status()>& call) {
     SCOPED_TRACE(where);

@@ -140,7 +140,7 @@ void PutWord(uint32_t word, size_t offset, std::string* bytes) {
   for (size_t i = 0; i < 4; ++i) (*bytes)[offset + i] = static_cast<char>(word >> (24 - 8 * i));
 }
 
-// Which SQLite, too, takes for a sound one.
+// SQLite also accepts this log as sound.
 TEST_F(WalCheck, ALogOfAMachineOfTheOtherByteOrderIsSound) {
   std::string log = log_;
   log[3] = static_cast<char>(log[3] ^ 1);
