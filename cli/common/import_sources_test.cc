@@ -50,7 +50,7 @@ TEST_F(ImportSourcesTest, AFileIsCalledByItsName) {
   EXPECT_FALSE(one.is_list);
   const ImportSources standard_input = *FindImportSources({"-"});
   EXPECT_THAT(Names(standard_input), ElementsAre(""));
-  // What is not there is said when it is read.
+  // A missing file is reported when it is read.
   EXPECT_THAT(Names(*FindImportSources({"/no/such.txt"})), ElementsAre("such"));
 }
 
