@@ -129,8 +129,8 @@ void DamageTest::Judge(const std::string& what, bool read_only) {
   const std::vector<std::string> differences = Differences(expected_, found);
   if (found.reported()) {
     ++num_reported_[static_cast<size_t>(found.reports[0].stage)];
-    // What can still be answered is answered as before; only a context that is out of service may
-    // leave its prompts with less to reuse.
+    // Questions that can still be answered have the same answers. Only prompts of a context out of
+    // service may have less to reuse.
     for (const std::string& question : differences) {
       EXPECT_TRUE(question.starts_with("reused "))
           << what << ": " << question << " became \"" << found.answers.at(question) << '"';
@@ -178,7 +178,7 @@ TEST_F(DamageTest, EveryFlippedBitIsReportedOrChangesNothing) {
   EXPECT_EQ(num_unused_, 0u) << "every byte of a closed store is under some checksum";
 }
 
-// What is left in the folder when the process dies: SQLite's log and its index beside the catalog.
+// The files that remain when the process dies: SQLite's log and its index beside the catalog.
 TEST_F(DamageTest, EveryFlippedBitOfWhatACrashLeavesIsReportedOrChangesNothing) {
   image_.Restore(path_);
   {

@@ -41,8 +41,8 @@ TensorView RowsView(const std::vector<float>& data, size_t rows, uint32_t heads,
                                 dim);
 }
 
-// As ToyModel::Step and Probe, on what is below the public interface: `tokens` are appended, unless
-// there are none; `q_tokens` ask.
+// Like ToyModel::Step and Probe, below the public interface: `tokens` are appended, unless there
+// are none; `q_tokens` ask.
 Status Feed(const ToyModel& model, SessionImpl* session, const Tokens& tokens,
             const Tokens& q_tokens, std::vector<float>* out) {
   const uint64_t begin = session->num_tokens();
@@ -83,7 +83,7 @@ struct Scenario {
   std::string name;
   std::function<Status(Bench*)> prepare;  // Without faults.
   std::function<Status(Bench*)> act;      // With one.
-  // What a success makes of the contexts that the store has.
+  // The change of the store's contexts after a success.
   std::function<void(std::vector<KnownContext>*)> apply = [](std::vector<KnownContext>*) {};
 };
 
@@ -157,8 +157,8 @@ class FaultTest : public ::testing::Test {
   uint64_t num_failed_calls_ = 0;
 };
 
-// What opening a store depends on: all its bytes but SQLite's index of its log, which whoever opens
-// a store first makes anew.
+// The files that opening a store depends on: all except SQLite's index of its log, which the first
+// open makes anew.
 StoreImage::Files DurableFiles(const std::string& path) {
   StoreImage::Files files = StoreImage::Capture(path).files();
   std::erase_if(files, [](const auto& file) { return file.first.ends_with("-shm"); });
@@ -228,7 +228,7 @@ bool FaultTest::RunFault(const Scenario& scenario, Victim victim,
 
     victim == Victim::kStorage ? bench.files.SetPlan(plan) : sqlite.SetPlan(plan);
     status = scenario.act(&bench);
-    // What a Store left to the background, as merges, meets faults too, and changes no file later.
+    // Background work of a Store, such as merges, meets faults too, and changes no file later.
     if (bench.db) (void)bench.db->store()->background()->Wait(nullptr);
     met = victim == Victim::kStorage ? bench.files.num_faults() > 0 : sqlite.num_faults() > 0;
     bench.files.SetPlan({});

@@ -196,9 +196,9 @@ class FullDiskTest : public ::testing::Test {
   Talk StoreUntilRefused(const DB& db, uint64_t num_tokens);
   // Stores, which must be refused and must change nothing.
   void ExpectRefused(const DB& db, Talk* talk, const StoreOptions& options) const;
-  // That there are two files a segment, and no other.
+  // Checks that there are exactly two files per segment.
   void CheckFiles(const DB& db) const;
-  // That all contexts are there, whole and right.
+  // Checks that all contexts are there, whole and right.
   void CheckContexts(const DB& db) const;
 
   std::optional<SmallDisk> disk_;
@@ -408,7 +408,7 @@ TEST_F(FullDiskTest, ARefusedStoreTakesNoRoom) {
   }
 }
 
-// What can be made again is given up, even where the catalog has no room to say so.
+// Objects that can be made again are dropped, even if the catalog has no room to record it.
 TEST_F(FullDiskTest, PlanesGiveWayToAStore) {
   for (const uint64_t free_bytes : {0u, 100'000u}) {
     SCOPED_TRACE(free_bytes);
@@ -469,7 +469,7 @@ TEST_P(FullDiskOpenTest, AProcessThatOpensTheStoreWhereNothingIsFreeCanDrop) {
   }
 }
 
-// What an open takes of the reserve is not taken again by the next one.
+// The next open does not take again the part of the reserve that an open took.
 TEST_P(FullDiskOpenTest, OpensThatMakeNoRoomLeaveRoomForADrop) {
   {
     const DB db = *DB::Open(path());

@@ -109,7 +109,7 @@ class KillTest : public ::testing::Test {
   void CheckFiles(const DB& db);
   // Kills one worker and looks at what it left.
   void KillOne(uint64_t max_operations, Random* random);
-  // What is rare was under way or there when a worker was killed.
+  // Whether rare states occurred: under way or present when a worker was killed.
   bool WasWorthLooking() const {
     return num_companions_ > 0 && num_indexes_ > 0 && num_under_way_.size() >= 3;
   }
@@ -117,7 +117,7 @@ class KillTest : public ::testing::Test {
   TempDir dir_;
   std::string path_;
   ToyModel model_;
-  StoreState last_;  // What the store held when it was last looked at.
+  StoreState last_;  // The contents of the store at the last look.
   std::map<std::string, uint64_t> num_under_way_;
   uint64_t num_checked_ = 0;
   uint64_t num_bit_identical_ = 0;
@@ -139,8 +139,8 @@ void KillTest::CheckStore(const WorkerReport& report) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(last_, ObserveAll(db, model_));
 }
 
-// What is missing was dropped or evicted by what was under way. Evicted means: for something that
-// is there now, since both are one commit.
+// The running call has dropped or evicted every missing context. If it was evicted, the new context
+// is there, because both are one commit.
 void KillTest::CheckGone(const WorkerReport& report, const StoreState& found) {
   for (const auto& [name, context] : *report.state) {
     if (found.contains(name)) continue;
@@ -154,7 +154,8 @@ void KillTest::CheckGone(const WorkerReport& report, const StoreState& found) {
   }
 }
 
-// What is there was acknowledged, or was under way; and answers as it did.
+// Every present context was acknowledged, or its Store was under way; and it gives the same
+// results.
 void KillTest::CheckVisible(const DB& db, const WorkerReport& report, const StoreState& found) {
   for (const auto& [name, context] : found) {
     SCOPED_TRACE(name);

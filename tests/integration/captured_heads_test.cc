@@ -43,7 +43,7 @@ constexpr const char* kQuestion =
     "When was the Skerry Point lighthouse built, who is the captain of the Petrel, and what is the "
     "name of the cat?";
 
-// What the engine gave for one layer. K and V were float16, which float32 does not round.
+// The engine's rows for one layer. K and V were float16, which float32 does not round.
 struct CapturedLayer {
   LayerId id = 0;
   LayerSpec spec;
@@ -367,7 +367,7 @@ TEST_F(PageBoundTest, NoKeyScoresAboveThatOfItsPage) {
 // inequality.
 class ClusterMassTest : public CapturedHeadsTest {
  protected:
-  // What a mean lost to float16, and to float32 sums before that, at most.
+  // The most that a mean lost to float16, and to float32 sums before that.
   static double RoundingOf(double mean, double mean_size, size_t count) {
     return 0x1.02p-11 * std::abs(mean) + 0x1p-25 + static_cast<double>(count) * 0x1p-24 * mean_size;
   }
@@ -427,7 +427,7 @@ TEST_F(ClusterMassTest, EachClusterWeighsAtLeastWhatItsMeanSays) {
   }
 }
 
-// As plans attend: what is selected exactly, then the clusters of most weight, then all of them.
+// In the order of plans: selected tokens exactly, then the heaviest clusters, then all of them.
 TEST_F(ClusterMassTest, WhatIsEstimatedIsAtMostWhatWasNotSelected) {
   ATTNDB_ASSERT_OK(run_->db->Build(kContext, "wave").status());
   constexpr double kRounding = 1e-5;  // Rounding of float32, as a share of the whole.

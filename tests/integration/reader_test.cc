@@ -59,7 +59,7 @@ class Chat {
   Status Turn();
   // Goes on with the session as if nothing was, or begins again.
   Status Drop();
-  // That the store is good, as the writer sees it.
+  // Checks that the store is good, as the writer sees it.
   Status Verify() const;
   // Turns in a row, one in `drop_every` (0 = none) after a drop.
   Status Run(int num_turns, uint64_t drop_every);
@@ -242,7 +242,7 @@ class OtherProcess {
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;
 
-  // What it answers; "died" if it does not.
+  // The answer; "died" if there is none.
   std::string Do(char command) {
     std::array<char, 4096> answer;
     if (::send(socket_, &command, 1, MSG_NOSIGNAL) != 1) return "died";
@@ -259,7 +259,7 @@ enum Command : char { kOpen = 'o', kTurn = 't', kRun = 'r', kRunWithDrops = 'd',
 constexpr int kNumTurns = 150;
 constexpr uint64_t kDropEvery = 20;
 
-// What the writer does on a command: the number of the chat's tokens, or the error.
+// The writer's work on a command: returns the number of the chat's tokens, or the error.
 std::string Serve(Chat* chat, char command) {
   Status status;
   switch (command) {

@@ -33,8 +33,8 @@ using Tokens = std::vector<TokenId>;
 constexpr uint64_t kNumDocuments = 3;
 constexpr double kTolerance = 1e-4;
 
-// What one thread does. Nothing in it is shared but the DB; errors are collected, as not every
-// assertion may be used off the main thread.
+// The work of one thread. Nothing in it is shared except the DB. Errors are collected, because not
+// every assertion may be used off the main thread.
 class Worker {
  public:
   // With `lacks_memory`, any call may fail for that reason, and must then be without effect.
@@ -48,7 +48,7 @@ class Worker {
 
   // Calls that failed for want of memory.
   uint64_t num_refused() const { return num_refused_; }
-  // What it stored and did not drop, by name.
+  // The contexts that it stored and did not drop, by name.
   const std::map<std::string, Tokens>& contexts() const { return contexts_; }
   const std::vector<std::string>& errors() const { return errors_; }
 
@@ -212,7 +212,7 @@ class ThreadsTest : public ::testing::Test {
   std::string path() const { return dir_.File("store"); }
   // Runs the threads to their end.
   void RunWorkers(const DB& db, int num_steps, bool lack_memory);
-  // That the store is good and holds what the threads think.
+  // Checks that the store is good and holds the contexts that the threads expect.
   void CheckStore(const DB& db) const;
 
  private:

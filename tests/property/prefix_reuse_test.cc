@@ -26,12 +26,12 @@ constexpr uint64_t kNumTokens =
     150;                         // Over two borders of the 64-token blocks of the prefix index.
 constexpr uint64_t kNumNew = 3;  // Tokens after the cut.
 constexpr TokenId kProbe = 4321;
-// What `full` promises against float64; between sessions only the order of float32 sums differs.
+// The promises of `full` against float64. Between sessions only the order of float32 sums differs.
 constexpr double kFloat64Tolerance = 1e-4;
 constexpr double kPrefillTolerance = 1e-3;
 constexpr double kOrderTolerance = 1e-5;
 
-// What a session says while it runs a prompt's tokens that it has not, and after that.
+// The outputs of a session while it runs the missing tokens of a prompt, and afterwards.
 struct Answer {
   std::vector<float> step;
   std::vector<float> probe;
@@ -74,7 +74,7 @@ std::vector<SpecCase> AllSpecs() {
   mixed.layers.push_back(wide_group);
   cases.push_back({"SlidingWindowAndSoftCapInBFloat16", mixed});
 
-  LayerSpec full = Layer(8, 2, 64, 64);  // As GPT-OSS: every other layer slides.
+  LayerSpec full = Layer(8, 2, 64, 64);  // Like GPT-OSS: every other layer slides.
   full.denominator_logits = {0.3f, -1.0f, 2.0f, 0.0f, 5.0f, -20.0f, 1.5f, 0.7f};
   LayerSpec slides = full;
   slides.sliding_window = 24;

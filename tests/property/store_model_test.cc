@@ -46,7 +46,7 @@ struct LiveSession {
   bool holds = false;       // Whether the base is in use as a whole.
 };
 
-// As many are a use of the context that they are of, though they are not all that it has.
+// A prompt with this many tokens of a context uses the context, though not all of it.
 constexpr uint64_t kUseTokens = 64;
 
 class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
@@ -287,7 +287,7 @@ void StoreModelTest::Store() {
   live.num_stored = live.tokens.size();
   live.holds = true;
   const DBStats after = *db.Stats();
-  // What other sessions still read, and copies of what others share, may stand above the quota.
+  // Segments that other sessions still read, and copies of shared segments, may exceed the quota.
   if (after.quota_bytes != 0 && sessions_.size() == 1 &&
       after.bytes_merged == before.bytes_merged && after.bytes_written > before.bytes_written) {
     ASSERT_LE(after.file_bytes, after.quota_bytes);

@@ -65,7 +65,7 @@ std::string BytesOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What of which version, and how to find tokens in it.
+// A version's store, and how to find tokens in it.
 struct Left {
   const char* version;
   HeldStore (*what)();
@@ -123,7 +123,7 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
     }
   }
 
-  // What a search of layer 0 gives.
+  // The result of a search of layer 0.
   struct Found {
     std::vector<CriticalTokens> heads;  // Tokens in ascending order.
     double visited = 0;
@@ -259,8 +259,8 @@ TEST_P(UpgradeTest, FindsNoDamageAndLeavesAStoreThatIsOnlyReadAsItWas) {
   }
 }
 
-// What was derived is read, or dropped if it is of a former kind, and built anew where it is
-// wanted: what plans find by it is what they find by all keys.
+// Derived objects are read; objects of a former kind are dropped and built anew when they are
+// wanted. Plans find the same with them as with all keys.
 TEST_P(UpgradeTest, FindsWhatWasFoundAndKeepsNothingOfAFormerKind) {
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
