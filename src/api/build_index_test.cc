@@ -149,7 +149,7 @@ TEST_F(BuildIndexTest, APieceIsIndexedWhileTheNextIsRead) {
   ATTNDB_ASSERT_OK(AppendTokens(&session, tokens, nullptr));
   ATTNDB_ASSERT_OK(db_->Store(session, tokens, {.name = "a"}));
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(40, 9), nullptr));
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // As long as reading the rest takes.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // Until the rest is read.
   EXPECT_EQ(NumOfKind("a", "pq_8x8"), 1u) << "nobody asked for it";
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(40, 10), nullptr));
   (void)Probe(&session);
