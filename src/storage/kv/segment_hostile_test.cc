@@ -74,7 +74,7 @@ class SegmentHostileTest : public ::testing::Test {
   void UseAll(const SegmentExpectation& expected);
 
   MemoryFileSystem fs_;
-  std::vector<uint32_t> query_tokens_;  // Of head 0 of layer 0.
+  std::vector<uint32_t> query_tokens_;  // Tokens of head 0 of layer 0.
   Random random_{test::SeedOr(70)};
   SegmentExpectation expected_;
   std::vector<std::byte> data_, manifest_;
