@@ -12,7 +12,8 @@
 //          share that may be left out is divided by effort before keys are chosen by estimates; all
 //          rows find the selected keys.
 // Outliers: a block may have a key whose residual is far larger than others'. All keys of such
-// blocks are scored exactly, in addition to the selected ones. Draws then do not use codes.
+//          blocks are scored exactly, in addition to the selected ones. Draws then do not use
+//          codes.
 // Mass:    if the scored keys show that estimates do not tell the weights of others, all keys of
 //          the group are scored exactly.
 // Errors:  as KeyIndex.
