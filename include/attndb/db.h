@@ -1,7 +1,7 @@
 // A store of contexts: token sequences with the keys and values that a model made of them.
 //
 //   auto db = DB::Open("/var/lib/attndb");
-//   auto [session, rest] = *db->CreateSession(spec, prompt);   // rest: what the engine must run
+//   auto [session, rest] = *db->CreateSession(spec, prompt);   // rest: the engine must run it
 //   ... session.Append / session.Attend for each layer ...
 //   db->Store(session, all_tokens, {.name = "manual"});        // durable when it returns
 //

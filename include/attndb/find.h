@@ -54,7 +54,7 @@ struct FindQuery {
 struct FindOptions {
   static constexpr uint32_t kMaxPassageTokens = 65536;
 
-  uint32_t limit = 10;                // Passages to report; 0 = none, only what is skipped.
+  uint32_t limit = 10;                // Passages to report; 0 = only skipped contexts.
   std::vector<std::string> contexts;  // Names or "#id"; empty = all of the tenant.
   uint32_t passage_tokens = 64;       // Even, 2 to kMaxPassageTokens.
   bool head_scores = false;           // Whether to fill Passage::head_scores.
