@@ -6,7 +6,7 @@
 //          have no key. For masses and errors, that weight is part of the whole.
 // Threads: as operator.h. All threads share the scores of a unit with several ranges, so that any
 //          free threads finish its q heads.
-// Source:  search, then exact attention over what it found: RetrievalAttention App. B.
+// Source:  search, then exact attention over its result: RetrievalAttention App. B.
 #ifndef ATTNDB_ATTENTION_SCANNING_H_
 #define ATTNDB_ATTENTION_SCANNING_H_
 

@@ -17,7 +17,7 @@
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a head; heads are independent.
-// Source:  search, then exact attention over what it found: RetrievalAttention App. B.
+// Source:  search, then exact attention over its result: RetrievalAttention App. B.
 #ifndef ATTNDB_ATTENTION_SPARSE_HEAD_H_
 #define ATTNDB_ATTENTION_SPARSE_HEAD_H_
 
