@@ -77,11 +77,11 @@ class Store {
   // meanwhile; its files are then removed.
   virtual void SegmentReleased() = 0;
 
-  // Ok if an object of the kind with `bytes` bytes may be written. The bytes of objects that it
-  // replaces count as free, and so does an interrupted build of the object. If the disk has no room
-  // in addition to such a build, the build is dropped.
+  // Ok if an object of the kind with `bytes` bytes may be written. The quota counts the objects
+  // that it replaces as free: earlier ones, and interrupted builds of it. If the disk has no room
+  // for both, drops the replaced objects, unless that does not suffice.
   // Errors: kFailedPrecondition (no room on the disk, or in the quota of the segment's owner:
-  //         nothing is evicted for an object).
+  //         nothing else is evicted for an object).
   virtual Status Admit(SegmentId id, std::string_view kind, uint64_t bytes) = 0;
   // Returns a generation for a new object. Errors: those of the catalog's commit.
   virtual Result<uint64_t> ReserveGeneration() = 0;
