@@ -47,7 +47,7 @@ struct HeadExecution {
   double selected = 0;  // Critical tokens expected per q head; negative = unknown.
   // Expected rows per q head, selected and sampled, for an average head.
   double rows_expected = 0;
-  double rows = 0;         // The same, with what was learned of this head.
+  double rows = 0;         // The same, corrected by this head's statistics.
   double aimed_error = 0;  // The error that the budget of a drawing plan aims at.
   DrawBudget budget;       // Only for a plan that draws.
   // By method, per row of q: the model's prediction, and nanoseconds corrected by observations.
