@@ -121,7 +121,7 @@ class ServerCommand : public Command {
     return Status::Ok();
   }
 
-  // Tells the user of a limit below what is stored, like `attndb quota`.
+  // Tells the user if the limit is below the stored bytes, like `attndb quota`.
   Status NoteQuota(Environment* env, const DB& db) const {
     const uint64_t quota_bytes = flags_.options.quota_bytes.value_or(0);
     if (quota_bytes == 0) return Status::Ok();
