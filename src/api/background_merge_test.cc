@@ -1,8 +1,8 @@
-// Goal:   merges go on behind Stores and sessions: while one is stopped before it is published,
-//         Stores of two tenants and 100 decode steps finish; a session moves to the merged segment
-//         at once if no call is using it, in its next step otherwise, but not before that has the
-//         derived objects that the run had; answers stay right in every step, and the files of what
-//         was merged go.
+// Goal:   merges run in the background of Stores and sessions. While a merge is stopped before its
+//         publication, Stores of two tenants and 100 decode steps finish. A session moves to the
+//         merged segment at once if no call is using it, otherwise in its next step, but not before
+//         the merged segment has the run's derived objects. Answers stay right in every step, and
+//         the files of merged segments are removed.
 // Method: a file system whose next operation, a merge's, waits. Answers are compared with attention
 //         in float64.
 #include "api/stopped_db_test_util.h"

@@ -1,9 +1,8 @@
-// Goal:   no Attend waits for what is slow: while building, the catalog, sealing, files and
-//         measuring are stuck for ever, a thousand Attends of eight threads return, with the bits
-//         of what was ready before. And no tenant waits for the background of another.
-// Method: in each lane a job that waits; a clock that does so inside a transaction of the catalog,
-//         which holds its mutex; a file system that does so at its next operation, which is a
-//         Store's.
+// Goal:   no Attend waits for slow work. Building, the catalog, sealing, files and measuring are
+//         stuck for ever, and a thousand Attends of eight threads return, with the bits of the
+//         ready objects. No tenant waits for another tenant's background.
+// Method: a waiting job in each lane; a clock that waits inside a transaction of the catalog, which
+//         holds its mutex; a file system that waits at its next operation, which is a Store's.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -30,7 +29,7 @@ constexpr const char* kPlans[] = {"full",
 
 class BlockedBackgroundTest : public DBFixture {
  protected:
-  // Opens what the fixture has stored, with a clock that can be stopped.
+  // Opens the fixture's store, with a clock that can be stopped.
   DB OpenAgain() {
     db_.reset();
     return *DB::Open(store(), {.clock = [this] {
@@ -41,7 +40,7 @@ class BlockedBackgroundTest : public DBFixture {
                        return now_us_;
                      }});
   }
-  // Returns when every lane is stuck; what waited in it before is done by then.
+  // Returns when every lane is stuck. Earlier jobs are done by then.
   void StopLanes(const DB& db) {
     for (size_t lane = 0; lane < store::kNumLanes; ++lane) {
       test::StopLane(db, lane, &release_);
@@ -97,13 +96,13 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturn) {
   EXPECT_GT(db.Stats()->num_companions_built, 4u);
 }
 
-// A Store that is stuck in its first write holds the lock of those who store, and every file
-// operation after it waits as well.
+// A Store that is stuck in its first write holds the lock of Stores, and every later file operation
+// waits as well.
 TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 700, 100}, 1);
   db_.reset();
   test::FaultFileSystem files(storage::PosixFileSystem());
-  // Without what it would learn, `auto` does in every call what it did in the first.
+  // Without learning, `auto` runs every call like the first.
   const DB db = internal::DbAccess::Wrap(
       *internal::Database::Open(store(), {.measure_machine = false}, &files));
   std::vector<Session> sessions;

@@ -1,5 +1,5 @@
-// Goal:   an index that is asked for is there when Build returns, what can't have one is told, and
-//         nothing is built twice.
+// Goal:   Build returns when the requested index exists, reports segments that can't have one, and
+//         builds nothing twice.
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -209,7 +209,7 @@ TEST_F(BuildIndexTest, AWaitIsDueOnceForAPlanAndWhatIsStored) {
   expect_due_once(&session, "a plan was set again");
 }
 
-// `await` is for those who call.
+// Only callers of AwaitDerived look at `await`.
 TEST_F(BuildIndexTest, APlanComputesTheSameWhetherItAwaitsOrNot) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 700}, 1);
   const std::string plans[] = {"topk(k=20,index=pq", "dipr(beta=1,bits=8", "mass(p=0.9,bits=4",
@@ -351,7 +351,7 @@ TEST_F(BuildIndexTest, WhoMayNotWriteOrWaitsNoLongerIsTold) {
   StoreChain("a", std::vector<uint64_t>{3000}, 1);
   EXPECT_THAT(db_->Build("a", "graph", {.progress = [](uint64_t, uint64_t) { return false; }}),
               FailsWith(StatusCode::kCancelled, HasSubstr("")));
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // It was built all the same.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // It was built nevertheless.
   EXPECT_EQ(db_->Build("a", "graph")->num_present, 1u);
   Open({.background_builds = false});
   EXPECT_THAT(db_->Build("a", "pq"),

@@ -1,4 +1,4 @@
-// Goal:   structs of older, equal and newer callers are read right; what is wrong is named.
+// Goal:   structs of older, equal and newer callers are read right; errors name the wrong field.
 // Method: structs with sizes, pointers and numbers that a C caller can get wrong.
 #include "api/c_api_convert.h"
 

@@ -1,5 +1,5 @@
-// Goal:   what a program's progress calls through the C interface is refused there, and not hung,
-//         where it would wait for the call that tells the progress.
+// Goal:   a call of a progress callback through the C interface is refused, and does not hang, if
+//         it would wait for the call that reports the progress.
 // Method: a compact of two segments, whose progress calls the store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal:   the C interface does what the C++ one does, bit by bit, and survives every NULL.
-// Method: the same random rows through both, in two stores; then each function with what it can't
-//         use.
+// Goal:   the C interface does the same as the C++ one, bit by bit, and survives every NULL.
+// Method: the same random rows through both, in two stores; then each function with unusable
+//         arguments.
 #include "attndb/c_api.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
-// Goal:   what CheckRoom says of a prompt is what Store then does with it, and asking changes
-//         nothing.
+// Goal:   Store does what CheckRoom predicts, and CheckRoom changes nothing.
 // Method: random stores of contexts that share beginnings, some pinned, some in use, under random
 //         quotas; a prompt is asked about, then run and stored. A disk of some free bytes.
 // Replay: ATTNDB_SEED.
@@ -54,7 +53,7 @@ class CheckRoomTest : public DBFixture {
     EXPECT_EQ(db_->Stats()->bytes_written, before.bytes_written);
 
     SessionStart start = Start(prompt);
-    // The session's access makes what it shares the last to go.
+    // The session's access makes its shared contexts the last to be evicted.
     const Result<RoomReport> in_use = db_->CheckRoom(model_.spec(), prompt);
     ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
     const Status stored = db_->Store(start.session, prompt, {}).status();
@@ -64,7 +63,7 @@ class CheckRoomTest : public DBFixture {
     num_refused_ += stored.ok() ? 0 : 1;
     if (!stored.ok() || !asked.ok() || !in_use.ok()) return;
     EXPECT_EQ(asked->num_reused, prompt.size() - start.rest.size());
-    // More where Store had to try again: with what it is about to know that CheckRoom tells.
+    // More if Store had to try again, with knowledge that CheckRoom lacks.
     const uint64_t written = after.bytes_written - before.bytes_written;
     EXPECT_GE(written, asked->new_bytes);
     ++num_stored_;

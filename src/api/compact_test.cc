@@ -1,6 +1,5 @@
-// Goal:   Compact with a length makes segments of that length and changes nothing else: not an
-//         answer, a token or a sampled q, not what contexts share, not an open session; and what
-//         planes and indexes there were is there again.
+// Goal:   Compact with a length makes segments of that length and changes nothing else: no answer,
+//         token or sampled q, no sharing, no open session. Earlier planes and indexes exist again.
 // Method: long imports of a toy model, whose segments are counted, and whose answers are compared
 //         before and after; cancelled at every step; with builds under way.
 #include <algorithm>
@@ -220,8 +219,8 @@ TEST_F(CompactTest, AnOpenSessionKeepsItsSegmentsAndCanStore) {
     const std::vector<float> before = Probe(&session);
     ATTNDB_ASSERT_OK(db_->Compact({.segment_tokens = 65536}));
     EXPECT_THAT(Lengths("a"), ElementsAre(9000));
-    // The background moves a session that does nothing: what it had may be gone by now. What it
-    // still writes, or is about to remove, counts neither way.
+    // The background moves an idle session, so its old files may be gone by now. Files that the
+    // background still writes, or is about to remove, do not count.
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     EXPECT_LE(NumSegmentFiles(), 2 * (3u + 1u));
     EXPECT_EQ(Probe(&session), before);
@@ -280,7 +279,7 @@ TEST_F(CompactTest, MemoryForOneLayerIsEnoughAndTooLittleIsSaid) {
   EXPECT_THAT(Lengths("a"), ElementsAre(9000));
 }
 
-// A quota counts what contexts use: a copy that takes the place of what it was made of fits.
+// A quota counts bytes that contexts use: a copy that replaces its source fits.
 TEST_F(CompactTest, AFullQuotaIsNoObstacle) {
   const Tokens tokens = ImportLong("a", 9000);
   ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));

@@ -1,6 +1,7 @@
-// Goal:   what a session computed after tokens had left it is stored with its history: found by the
-//         whole prompt after a restart, with the answers of the session that stored it; forked,
-//         cropped, merged, verified, exported and imported; never taken for what saw all.
+// Goal:   tokens that a session computed after a cut are stored with their history. The whole
+//         prompt finds them after a restart, with the answers of the session that stored them. They
+//         can be forked, cropped, merged, verified, exported and imported. They never count as
+//         tokens that saw everything.
 // Method: toy model; answers of the session that never ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +81,7 @@ TEST_F(CutContextsTest, TheWholePromptFindsItAfterARestart) {
   Tokens kept(all_.begin(), all_.begin() + 4);
   kept = Concat(kept, std::span(all_).subspan(404));
   EXPECT_EQ(Start(kept).session.num_reused(), 4u);
-  // A prompt that leaves the history before a cut has what all tokens saw.
+  // A prompt that leaves the history before a cut has tokens that saw everything.
   SessionStart before = Start(Concat(std::span(all_).first(499), Tokens{7, 8}));
   EXPECT_EQ(before.session.num_reused(), 499u);
   EXPECT_THAT(before.session.cuts(), IsEmpty());
@@ -104,7 +105,7 @@ TEST_F(CutContextsTest, WhoWantsAllTokensSeenGetsThat) {
   EXPECT_THAT(explain.reasons, ::testing::Contains(HasSubstr("400 of its tokens have left")));
 }
 
-// A chat stores turn by turn; segments are merged; what goes on goes on behind the cuts.
+// A chat stores turn by turn; segments are merged; the chat continues behind the cuts.
 TEST_F(CutContextsTest, AChatGoesOnTurnByTurnAndItsSegmentsMerge) {
   Session session = NewSession();
   Tokens held;
@@ -194,7 +195,7 @@ TEST_F(CutContextsTest, GoesThroughAFile) {
   ExpectFound(other, "copy");
   EXPECT_THAT(other.Describe("whole")->cuts, IsEmpty());
   EXPECT_TRUE(other.Verify()->ok());
-  // And the other way round: arrays that saw all, beside what did not.
+  // The reverse: arrays that saw everything, beside tokens that did not.
   ATTNDB_ASSERT_OK(
       db_->Import(model_.spec(), all_, test::KvArrays(model_, all_).layers(), {.name = "whole"}));
   SessionStart start = Start(Concat(all_, more_), {.context = "whole"});

@@ -1,5 +1,6 @@
-// Goal:   what happens to chains of segments as contexts grow, fork, merge and go: a chat of many
-//         turns stays cheap on disk, and no store, merge or damage of one context costs another.
+// Goal:   chains of segments stay right as contexts grow, fork, merge and are dropped. A chat of
+//         many turns stays cheap on disk, and no Store, merge or damage of one context costs
+//         another.
 #include <string_view>
 
 #include "api/db_test_util.h"
@@ -79,7 +80,8 @@ TEST_F(ChatTest, TwoHundredTurnsStayCheap) {
   ExpectAnswers(all_, all_.size() - 1);
 }
 
-// Another session reads what the chat's merges replace: its files may stay, but only until it goes.
+// Another session reads segments that the chat's merges replace. Their files stay only until it
+// closes.
 TEST_F(ChatTest, FilesThatAReaderKeptGoWithIt) {
   Session session = NewSession();
   for (uint64_t turn = 0; turn < 20; ++turn) RunTurn(&session, turn);
@@ -100,7 +102,7 @@ class DropBaseTest : public DBFixture {
  protected:
   DropBaseTest() : base_(*StoreTokens(doc_)) {}
 
-  // Runs `more` after what the session holds, `*tokens`, and stores all with drop_base.
+  // Runs `more` behind the session's tokens, `*tokens`, and stores all with drop_base.
   ContextId Grow(Session* session, Tokens* tokens, std::span<const TokenId> more) {
     *tokens = Concat(*tokens, more);
     ATTNDB_EXPECT_OK(model_.Step(session, more));
@@ -290,7 +292,7 @@ TEST_F(OpenFilesTest, SegmentsThatNobodyReadsAreClosed) {
     ASSERT_EQ(start.session.num_reused(), 2u);
     ASSERT_LE(NumOpen(), store::SegmentRegistry::kMaxIdle + 1);
   }
-  EXPECT_GT(NumOpen(), 0u);  // Some stay open for the next who comes.
+  EXPECT_GT(NumOpen(), 0u);  // Some stay open for the next reader.
 }
 
 TEST_F(OpenFilesTest, WhatSessionsReadStaysOpenUntilTheyGo) {

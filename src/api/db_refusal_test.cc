@@ -114,8 +114,8 @@ TEST_F(ImportRefusalTest, AValueTooLargeInTheSecondPieceTakesTheFirstBack) {
   EXPECT_TRUE(db_->Verify()->ok());
 }
 
-// The context that an import goes on from goes in the commit that stores the import, and not
-// before.
+// The commit that stores an import drops the context that the import continues, and no earlier step
+// does.
 TEST_F(ImportRefusalTest, AnImportThatFailsLateKeepsTheBaseThatItWasToDrop) {
   const KvArrays kv = TooLarge(model_, tokens_, true);
   const StoreOptions options = {.name = "new", .drop_base = true};

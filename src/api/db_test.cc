@@ -93,7 +93,7 @@ TEST_F(DBTest, StoreGoesOnUponTheNewContext) {
   EXPECT_EQ(start.session.context_id(), id);
   EXPECT_EQ(start.session.num_reused(), 300u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId again, db_->Store(start.session, doc_));
-  EXPECT_EQ(again, id);  // An empty tail returns what is there.
+  EXPECT_EQ(again, id);  // An empty tail returns the existing context.
   ASSERT_THAT(model_.Step(&start.session, std::vector<TokenId>{3}), IsOk());
   std::vector<float> out;
   ASSERT_THAT(model_.Probe(&start.session, 7, &out), IsOk());
@@ -168,7 +168,7 @@ TEST_F(DBTest, AStoreNotesWhichContextItContinues) {
   EXPECT_EQ(list[1].continues, one);
   EXPECT_EQ(list[1].title, "") << "it has a title of its own, or none";
   EXPECT_EQ(list[2].continues, two);
-  // A session goes on from what it stored.
+  // A session continues its stored context.
   SessionStart start = Start(std::span(doc_).first(60));
   ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId part,
@@ -180,7 +180,7 @@ TEST_F(DBTest, AStoreNotesWhichContextItContinues) {
   EXPECT_EQ(db_->Describe("five")->continues, part);
 }
 
-// Nothing of it is new but what is said of it.
+// Only the title is new.
 TEST_F(DBTest, ATitleAloneIsStored) {
   ATTNDB_ASSERT_OK(StoreTokens(std::span(doc_).first(100)));
   SessionStart start = Start(std::span(doc_).first(101));

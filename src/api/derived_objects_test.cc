@@ -260,7 +260,7 @@ TEST_F(DerivedObjectsTest, AQuotaHoldsThemOutButThemAlone) {
   EXPECT_EQ(Stats().num_companions, 0u);
   EXPECT_EQ(Stats().num_pending_companions, 2u);
   EXPECT_EQ(NumSegmentFiles(), 4u);
-  // With room again, Compact schedules what is missing.
+  // With room again, Compact schedules missing builds.
   ATTNDB_ASSERT_OK(db_->SetQuota(0));
   ATTNDB_ASSERT_OK(db_->Compact());
   ATTNDB_ASSERT_OK(db_->WaitForBackground());

@@ -20,7 +20,7 @@ class DerivedValuesTest : public DBFixture {
  protected:
   DerivedValuesTest() : DBFixture(/*background_builds=*/true) {}
 
-  // A context of one segment; what is built without being asked for is on disk.
+  // A context of one segment, with the objects that are always built on disk.
   Tokens StoreLong(const std::string& name, uint64_t seed, uint64_t num_tokens = 600) {
     const Tokens tokens = StoreChain(name, std::vector<uint64_t>{num_tokens}, seed);
     ATTNDB_EXPECT_OK(db_->WaitForBackground());

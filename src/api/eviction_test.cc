@@ -48,7 +48,7 @@ class EvictionTest : public DBFixture {
     ATTNDB_EXPECT_OK(database.status());
     db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
   }
-  // Stores it later than what was stored before.
+  // Stores the tokens later than earlier contexts.
   void StoreLater(const Tokens& tokens, const StoreOptions& options) {
     now_us_ += 1000;
     ATTNDB_ASSERT_OK(StoreTokens(tokens, options));

@@ -1,5 +1,5 @@
-// Goal:   a find tells the passage that holds the keys which the question asks for, of this tenant,
-//         this model and the contexts that were named; and what it could not look through.
+// Goal:   a find returns the passage with the keys that the question asks for, of this tenant, this
+//         model and the named contexts. It also lists the contexts that it could not search.
 // Method: contexts of a toy model, whose keys are known; questions made of some of these keys.
 #include <chrono>
 #include <deque>
@@ -59,7 +59,7 @@ class FindTest : public DBFixture {
   Result<FindResult> Find(const FindQuery& query, const FindOptions& options = {}) {
     return db_->Find(model_.spec(), query, options);
   }
-  // The first passage is of `context` and holds what was asked for.
+  // The first passage is of `context` and holds the requested tokens.
   void ExpectFound(const Result<FindResult>& found, const std::string& context,
                    uint64_t first_token) {
     ATTNDB_ASSERT_OK(found.status());

@@ -1,8 +1,8 @@
 // Goal:   a fork of a process that has a store open, as servers make them, neither hangs, nor keeps
 //         the store locked, nor touches it: its calls are refused, and it can open stores of its
 //         own.
-// Method: forks that tell by their exit code what they saw, with a time limit for those that hang,
-//         while a store of the parent's has work in the background.
+// Method: forked children report their findings by their exit code, with a time limit for hanging
+//         ones, while a store of the parent has background work.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Goal:   the graph of a merged segment goes on from that of the first of those that were merged,
-//         where the store is opened so, and is a whole graph of all; what can't be gone on from is
+// Goal:   if the store is opened so, the graph of a merged segment grows from the graph of the
+//         run's first segment, and is a whole graph of all. If that is impossible, the graph is
 //         built anew.
 // Method: two segments are merged with and without. Narrow searches of graphs that differ give
 //         answers that differ, and those of equal graphs equal bits.

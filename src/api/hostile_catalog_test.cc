@@ -1,8 +1,8 @@
 // Goal:   a catalog whose pages have right checksums and whose numbers are wrong is refused by
 //         name, or does no harm: no call dies, and none reads beyond a segment.
-// Method: each number, text and blob of each table that the catalog itself says to have is changed
-//         to what no writer stores, by SQL through the store's own pages; then whatever a store can
-//         be asked for is asked.
+// Method: each number, text and blob of each table, according to the catalog itself, is changed to
+//         a value that no writer stores, by SQL through the store's own pages. Then all calls of a
+//         store are made.
 // Sizes:  under AddressSanitizer one of the wrong values for each column, in a long run all.
 #include "api/db_test_util.h"
 #include "store/catalog/sqlite.h"
@@ -23,9 +23,9 @@ using ::testing::HasSubstr;
 
 class HostileCatalogTest : public DBFixture {
  protected:
-  // Contexts that share, wait to be merged and have tokens that nobody uses; planes of one of them,
-  // and an index that somebody waits for. Each table has rows, but for that of sound tokens, which
-  // has a test of its own.
+  // Contexts that share, wait for a merge and have tokens without users; planes of one of them, and
+  // an index that a caller waits for. Each table has rows, except that of sound tokens, which has
+  // its own test.
   HostileCatalogTest() : DBFixture(/*background_builds=*/true) {
     model_ = ToyModel(SpecWithSource());
     ATTNDB_EXPECT_OK(StoreTokens(planned_, {.name = "planned"}));

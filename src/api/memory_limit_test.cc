@@ -1,9 +1,9 @@
 // Goal:   a process with a store stays within its memory limit and a constant: sampled queries,
-//         scratch of sparse plans, what is derived, and damaged files that claim to be huge; each
-//         by itself, and all of it at once.
-// Method: a limit far below what the work would take; the process's resident memory, looked at all
-//         the while by a thread, less what it had before the store was opened. Calls that are
-//         refused for want of memory are tried again, and must succeed in the end.
+//         scratch of sparse plans, derived objects, and damaged files that claim to be huge; each
+//         alone, and all at once.
+// Method: a limit far below the needs of the work. A thread watches the process's resident memory,
+//         minus its size before the store was opened. Calls that are refused for lack of memory are
+//         tried again, and must succeed in the end.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kLimit = 48 * kMiB;
-constexpr uint64_t kBeyond = 64 * kMiB;  // Code, catalog, lists, and what the allocator keeps.
+constexpr uint64_t kBeyond = 64 * kMiB;  // Code, catalog, lists, and the allocator's reserves.
 
 uint64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
@@ -53,8 +53,8 @@ class PeakMemory {
           }
         }) {}
   ~PeakMemory() { (void)Stop(); }
-  // Bytes beyond those at the beginning. Sanitizers keep several bytes for each byte, and what is
-  // freed: under them there is nothing to be measured.
+  // Bytes beyond those at the beginning. Sanitizers keep several bytes for each byte, and freed
+  // bytes, too: under them nothing can be measured.
   uint64_t Stop() {
     stop_.store(true);
     if (watcher_.joinable()) watcher_.join();
@@ -284,8 +284,8 @@ TEST_F(MemoryLimitTest, AManifestThatWasExtendedIsRefusedBeforeItIsHeld) {
   EXPECT_LE(peak.Stop(), kBeyond);
 }
 
-// Sampled q, scratch and the manifest would each by itself take more than is allowed: three
-// quarters of what a container has left.
+// Sampled q, scratch and the manifest would each exceed the limit: three quarters of a container's
+// free memory.
 TEST_F(MemoryLimitTest, AllOfItAtOnceStaysWithinTheLimit) {
   StoreAndExtendManifests(1024 * kMiB);
   ImportLong();

@@ -1,5 +1,5 @@
-// Goal:   where the system starts no thread, as in a container at its limit, a store opens, serves
-//         and stores with the threads that there are: nothing aborts, and what is durable is
+// Goal:   if the system can start no thread, as in a container at its limit, a store opens, serves
+//         and stores with the existing threads. Nothing aborts, and durable contexts are
 //         acknowledged.
 // Method: a process whose threads can't be started, while a store is open or being opened.
 #include "testing/no_threads.h"

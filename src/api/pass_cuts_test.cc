@@ -1,6 +1,5 @@
-// Goal:   what a token's attention gives under `full` does not depend, bit by bit, on how its
-//         prompt is cut into calls, on the sessions beside it, on the number of threads, or on
-//         where K and V lie.
+// Goal:   a token's output under `full` does not depend, bit by bit, on how its prompt is cut into
+//         calls, on neighbouring sessions, on the number of threads, or on where K and V lie.
 // Method: one prompt, run in several ways, under each instruction set and type of K and V: layers
 //         with and without a window, with groups of one q head to eight.
 #include "attndb/session_batch.h"

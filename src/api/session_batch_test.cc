@@ -1,5 +1,5 @@
-// Goal:   sessions of a batch give, bit for bit, what each gives alone, whatever the threads and
-//         the neighbours; one that fails or waits for the disk harms none.
+// Goal:   sessions of a batch give, bit for bit, the output of each alone, whatever the threads and
+//         the neighbours are. A session that fails or waits for the disk harms no other.
 // Method: toy sessions of chosen lengths; batches by one thread and by several.
 #include "attndb/session_batch.h"
 

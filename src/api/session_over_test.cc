@@ -1,6 +1,6 @@
-// Goal:   a session over several contexts attends to the tokens of all of them as they are stored,
-//         by every plan and for any number of threads; what comes next stands behind the longest;
-//         what such a session can't do is refused by name.
+// Goal:   a session over several contexts attends to the stored tokens of all of them, by every
+//         plan and for any number of threads. New tokens follow the longest context. Unsupported
+//         calls of such a session are refused by name.
 // Method: toy model; attention in float64 over the contexts' K and V laid one behind the other; the
 //         same plan on a session to which these rows were appended.
 #include <gmock/gmock.h>
@@ -275,7 +275,7 @@ TEST_F(SessionOverTest, SearchFilterForkCropAndResetKeepToTheSessionsTokens) {
   EXPECT_EQ(fork.next_position(), 584);
   EXPECT_EQ(ProbeAt(&fork, 583), ProbeAt(&session, 583));
 
-  // Crop takes what was appended, and nothing of a context.
+  // Crop removes appended tokens, but none of a context.
   ATTNDB_ASSERT_OK(session.Crop(870));
   EXPECT_EQ(session.next_position(), 570);
   EXPECT_THAT(session.Crop(863),

@@ -47,7 +47,7 @@ class SharedBeginningTest : public DBFixture {
     now_us_ += 1000;
     ExpectAnswers(tokens, tokens.size() - 1);
   }
-  // Writes over bytes of the segment's file; gives what was there.
+  // Overwrites bytes of the segment's file; returns the old ones.
   std::string WriteOver(const SegmentInfo& segment, uint64_t offset,
                         const std::string& bytes) const {
     std::fstream file(SegmentFile(store(), segment),
@@ -124,7 +124,7 @@ TEST_F(SharedBeginningTest, ASessionsStoreEvictsTheContextThatItBeganWith) {
   }
 }
 
-// The first of them is what each prompt finds for its first tokens, and no more used for that.
+// Every prompt finds the first context for its first tokens, which does not count as a use of it.
 TEST_F(SharedBeginningTest, TheLeastRecentlyUsedIsEvictedWhoeverHasTheFirstTokens) {
   for (uint64_t i = 1; i <= 3; ++i) ATTNDB_ASSERT_OK(Import(std::string(1, "_abc"[i]), Text(i)));
   ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));
@@ -168,7 +168,7 @@ TEST_F(SharedBeginningTest, OneDamagedPageHarmsThoseWhoUseItsTokens) {
   ATTNDB_ASSERT_OK(Import("b", Text(2, 200)));
   const SegmentInfo shared = db_->Describe("a")->segments.front();
   ASSERT_EQ(db_->Describe("b")->segments.front().segment_id, shared.segment_id);
-  std::map<std::vector<std::string>, int> num_pages;  // By whom it harms.
+  std::map<std::vector<std::string>, int> num_pages;  // By harmed contexts.
   for (uint64_t page = 1; page < shared.file_bytes / 4096; page += 2) {
     SCOPED_TRACE(page);
     const std::string before = ChangePage(shared, page, "\x5a\xa5\x5a\xa5");
@@ -192,7 +192,7 @@ TEST_F(SharedBeginningTest, OneDamagedPageHarmsThoseWhoUseItsTokens) {
   ExpectServed(Text(2, 200));
 }
 
-// Found by who reads it, in a session: the step fails, and what is sound is served beside it.
+// A reading session finds the damage: the step fails, and sound tokens are still served.
 TEST_F(SharedBeginningTest, DamageThatASessionMetLeavesWhatIsSound) {
   ATTNDB_ASSERT_OK(Import("a", Text(1, 200)));
   ATTNDB_ASSERT_OK(Import("b", Text(2, 200)));
@@ -216,13 +216,13 @@ TEST_F(SharedBeginningTest, DamageThatASessionMetLeavesWhatIsSound) {
   ATTNDB_ASSERT_OK(Import("b2", Concat(Text(2, 200), Tokens{3})));
   ExpectServed(Concat(Text(2, 200), Tokens{3}));
   ATTNDB_ASSERT_OK(Import("a", Text(1, 200)));
-  // The new one shares what was sound of the old one's segment, which is written anew for it.
+  // The new context shares the sound part of the old one's segment, which is rewritten for it.
   EXPECT_TRUE(db_->Verify()->ok());
   EXPECT_FALSE(db_->Describe("a")->damaged);
   ExpectServed(Text(1, 200));
 }
 
-// A session has in memory what was sound of a segment, and keeps it meanwhile.
+// A session has the sound part of a segment in memory, and keeps it meanwhile.
 TEST_F(SharedBeginningTest, WhatIsWholeAgainIsServedInTheProcessThatSawItDamaged) {
   ATTNDB_ASSERT_OK(Import("a", Text(1, 200)));
   ATTNDB_ASSERT_OK(Import("b", Text(2, 200)));
@@ -257,7 +257,7 @@ TEST_F(SharedBeginningTest, CompactWritesAnewWhatIsUsedOfADamagedSegment) {
   ExpectServed(Text(2, 200));
 }
 
-// Samples are no more than a help: what they say can be asked of others, and no token is lost.
+// Samples are only a help: other queries can replace them, and no token is lost.
 TEST_F(SharedBeginningTest, DamagedSamplesOfQueriesHarmNobody) {
   ATTNDB_ASSERT_OK(StoreTokens(Text(1), {.name = "a"}));
   DamagePageOf(db_->Describe("a")->segments.front(), {});

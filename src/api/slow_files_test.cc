@@ -1,4 +1,4 @@
-// Goal:   a file that is slow delays who reads it, and nobody else.
+// Goal:   a slow file delays its readers, and nobody else.
 // Method: a file system that stops at an operation, the next one or each in turn, until the test
 //         lets it go on.
 #include <future>

@@ -1,5 +1,5 @@
-// Goal:   what becomes of a store's folder outside of attndb costs nothing that was acknowledged:
-//         other users read nothing in it, and nothing is deleted that may be found again.
+// Goal:   changes of a store's folder outside of attndb cost no acknowledged context. Other users
+//         can read nothing in it, and no file is deleted that may be found again.
 // Method: the files of a small store are changed, moved and put back between opens and while it is
 //         open.
 #include <sys/stat.h>
@@ -254,7 +254,7 @@ TEST_F(OtherCatalogTest, AnOlderOneDeletesNothingOfWhatANewerOneKnows) {
   ExpectNothingIsLostWith(older_);
 }
 
-// A copy of the catalog alone: ids that it has handed out already name what came later.
+// Only the catalog was copied: ids that it has handed out already name later segments.
 TEST_F(OtherCatalogTest, AnOlderOneThatWasCopiedWhileTheStoreWasOpenDeletesNothing) {
   StoreAll(0, 2);
   std::filesystem::copy_file(store() + "/catalog.db", older_);
@@ -262,7 +262,7 @@ TEST_F(OtherCatalogTest, AnOlderOneThatWasCopiedWhileTheStoreWasOpenDeletesNothi
   ExpectNothingIsLostWith(older_);
 }
 
-// A process was killed after a commit, and before it took off the mark of what is not committed.
+// A process was killed after a commit, before it removed the mark of an uncommitted segment.
 TEST_F(OtherCatalogTest, AnOlderOneTakesNoWordOfAMarkThatItDidNotMake) {
   StoreAll(0, 2);
   db_.reset();
@@ -272,12 +272,12 @@ TEST_F(OtherCatalogTest, AnOlderOneTakesNoWordOfAMarkThatItDidNotMake) {
   db_.reset();
   MarkAll();
   Open();
-  ExpectAllServed();  // Its own says what is committed.
+  ExpectAllServed();  // The newer catalog knows the commits.
   MarkAll();
   ExpectNothingIsLostWith(older_);
 }
 
-// Both go on from the same number, but what lies aside has it.
+// Both catalogs continue from the same number, but a file in aside/ has it.
 TEST_F(OtherCatalogTest, WhatIsStoredUnderAnOlderOneTakesNoPlaceOfWhatANewerOneKnows) {
   StoreAll(0, 2);
   KeepCatalog(older_);
@@ -340,8 +340,8 @@ class MovedFolderTest : public StoreFolderTest {
     EXPECT_THAT(db_->SetQuota(1 << 30), is_refused);
     EXPECT_THAT(db_->Drop("doc"), is_refused);
   }
-  // Opens the store anew. It is moved, and a copy put in its place, once it has asked so often what
-  // time it is.
+  // Opens the store anew. The store is moved, and replaced by a copy, once it has asked for the
+  // time this often.
   void OpenToBeReplaced(int num_asked) {
     db_.reset();
     const auto clock = [this] {
@@ -361,7 +361,7 @@ class MovedFolderTest : public StoreFolderTest {
     std::filesystem::rename(moved_, store());
     Open();
   }
-  // Reads what is stored: the right answers, or why there are none.
+  // Reads the stored contexts: either the answers are right, or there is an error.
   void ExpectNoOtherAnswers() {
     const Tokens prompt = test::Concat(doc_, Tokens{1});
     Result<SessionStart> start = db_->CreateSession(model_.spec(), prompt, {.context = "doc"});

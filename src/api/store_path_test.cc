@@ -1,5 +1,5 @@
-// Goal:   the path of a store means what the system takes it to mean, and one that can't be that of
-//         a store is refused with the reason, before anything is made.
+// Goal:   the path of a store has the system's meaning. An impossible path is refused with the
+//         reason, before anything is made.
 // Method: paths that a caller may build by joining texts, opened, stored to and opened again.
 #include <filesystem>
 #include <fstream>

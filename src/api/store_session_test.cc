@@ -1,6 +1,6 @@
-// Goal:   a Store goes on behind its session: what the session held is durable, whatever it does
-//         meanwhile; it moves to the stored context in its next step; tenants' seals do not wait
-//         for each other; and a merge in between loses no sharing.
+// Goal:   a Store runs in the background of its session. The session's tokens become durable,
+//         whatever the session does meanwhile. It moves to the stored context in its next step.
+//         Tenants' seals do not wait for each other, and a merge in between loses no sharing.
 // Method: a file system whose next operation, the Store's, waits until the test has done what is to
 //         be done meanwhile. Answers are compared with attention in float64.
 #include <chrono>
@@ -101,7 +101,7 @@ TEST_F(StoreSessionTest, WhatIsCroppedMeanwhileIsStoredAllTheSame) {
   ExpectAnswers(Concat(stored, Tokens{5}), stored.size());
 }
 
-// It goes on from what it began with, which holds all that it has.
+// The session keeps its initial chain, which holds all of its tokens.
 TEST_F(StoreSessionTest, ASessionThatIsCroppedIntoItsPrefixDoesNotMove) {
   const Tokens stored = StoreChain("base", std::vector<uint64_t>{300}, 1);
   Session session = Resume(stored, 50);
@@ -305,8 +305,8 @@ TEST_F(TightStoreSessionTest, WithoutMemoryToMoveASessionKeepsAllThatItHas) {
   ExpectOracle(&session, all);
 }
 
-// Two sessions go on from one chain. The first one's Store merges its end; what the second one
-// publishes afterwards shares the merged segment.
+// Two sessions continue one chain. The first one's Store merges its end; the second one's context
+// then shares the merged segment.
 TEST_F(StoreSessionTest, AMergeInBetweenLosesNoSharing) {
   const Tokens base = StoreChain("base", std::vector<uint64_t>{600, 300, 100}, 1);
   Session second = Resume(base, 50);
@@ -320,8 +320,7 @@ TEST_F(StoreSessionTest, AMergeInBetweenLosesNoSharing) {
   EXPECT_EQ(db_->Describe("longer")->segments[0].segment_id,
             db_->Describe("base")->segments[0].segment_id);
   ExpectOracle(&second, all);
-  // The old segments have no reader any more, once the session has let go of them in the
-  // background.
+  // The old segments have no reader once the background has released the session's.
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(NumSegmentFiles(), 2u * 2);
 }

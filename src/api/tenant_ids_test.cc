@@ -1,5 +1,5 @@
-// Goal:   what a tenant is told, ids, labels, chains and messages, is the same whatever others
-//         store; ids are its own, from 1, and find what they name.
+// Goal:   everything that a tenant is told (ids, labels, chains and messages) is independent of
+//         others' contexts. Ids are its own, from 1, and find the named contexts.
 // Method: one script of calls, whose answers are written down, run in a store of one tenant and in
 //         one where another stores, drops and merges before each of them; damage by a turned byte.
 #include <gmock/gmock.h>
@@ -210,7 +210,7 @@ TEST_F(TenantIdsTest, IdsOutliveDropsAndOpens) {
   EXPECT_THAT(db_->Describe("#2"), FailsWith(StatusCode::kNotFound, HasSubstr("#2")));
 }
 
-// Its file is called by the store's id, which whoever has the folder needs.
+// The file has the store's id as its name; people with access to the folder need it.
 TEST_F(TenantIdsTest, DamageNamesTheTenantsSegmentAndTheStoresFile) {
   ActAs(*db_->ForTenant("theirs"));
   ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(300, 1), {.name = "doc"}));

@@ -1,5 +1,5 @@
-// Goal:   what Stats and the progress of WaitForBackground tell a tenant is the same whether others
-//         have builds, merges and evictions behind them and a long build under way, or nothing.
+// Goal:   a tenant's Stats and progress of WaitForBackground are the same whether others have
+//         builds, merges and evictions and a long build under way, or nothing.
 // Method: one script of calls, whose answers are written down, run in a store of one tenant and in
 //         one where another's contexts are built, merged and evicted before each of them, while a
 //         job stands still in the lane of long builds.
@@ -37,7 +37,7 @@ class TenantWorkTest : public test::DBFixture {
   void OpenAnew() {
     db_.reset();
     std::filesystem::remove_all(store());
-    // A limit of our own: else it follows what is free when it is opened.
+    // A fixed limit: the default follows the free memory at the open.
     Open({.host_memory_bytes = uint64_t{1} << 28, .measure_machine = false});
   }
   std::string Told(const DB& tenant) const {
@@ -48,7 +48,7 @@ class TenantWorkTest : public test::DBFixture {
     }}));
     return text;
   }
-  // Imports three texts, and writes down what is told before, meanwhile and behind.
+  // Imports three texts, and records all reports before, meanwhile and afterwards.
   std::string Run(const DB& mine, const std::function<void()>& others) const {
     std::string text;
     for (int turn = 1; turn <= kTurns; ++turn) {
@@ -61,7 +61,7 @@ class TenantWorkTest : public test::DBFixture {
     return text;
   }
 
-  // Another's turn: what it has stored is built, and merged with more, and evicted.
+  // Another tenant's turn: its contexts are built, merged with more, and evicted.
   void ActAs(const DB& other) {
     ATTNDB_ASSERT_OK(other.SetQuota(0));
     {

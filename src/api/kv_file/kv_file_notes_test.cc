@@ -1,5 +1,4 @@
-// Goal:   a title and a note come back from metadata as they were put there; what is none of a
-//         context's counts as none.
+// Goal:   a title and a note come back from metadata unchanged; invalid ones count as none.
 // Method: notes whose lengths lie at the borders of pieces; metadata of other builds.
 #include "api/kv_file/kv_file_notes.h"
 

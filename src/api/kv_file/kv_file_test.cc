@@ -56,8 +56,8 @@ class KvFileTest : public test::DBFixture {
     return out;
   }
 
-  // While a long import is under way, a session stores what it has with drop_base, under a name;
-  // then `end` ends the import.
+  // During a long import, a session stores its tokens with drop_base, under a name. Then `end` ends
+  // the import.
   void ExpectOthersKeepTheirs(const std::function<bool()>& end, StatusCode code) {
     const Tokens tokens = ToyModel::Tokens(9000, 3);
     ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "book"}));

@@ -112,7 +112,7 @@ TEST_F(SafetensorsFileTest, AFaultAtAnyMomentLeavesAllOrNothing) {
       if (status.ok()) {
         EXPECT_THAT(names, ElementsAre("x"));
         if (faulty.num_faults() == 0) break;
-        continue;  // Looking for an earlier file was what failed.
+        continue;  // The search for an earlier file failed.
       }
       // The name may be there when only its durability is in doubt; then the file is whole.
       if (!names.empty()) {

@@ -1,6 +1,6 @@
-// Goal:   a header says what it was given; text that is not a header of this data is refused by
+// Goal:   a header has the given content. A text that is not a header of this data is refused by
 //         name before anything is allocated for it.
-// Method: a table of texts, each with the one thing that is wrong with it.
+// Method: a table of texts, each with one fault.
 #include "api/kv_file/safetensors_header.h"
 
 #include <gmock/gmock.h>
