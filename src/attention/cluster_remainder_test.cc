@@ -1,5 +1,5 @@
-// Goal:   what clusters estimate of the tokens left out is what its definition says, never more
-//         than they weigh, takes nothing that is hidden, and counts nothing twice.
+// Goal:   clusters estimate the tokens left out by their definition, never more than their weight;
+//         they exclude hidden tokens, and count nothing twice.
 // Method: keys that drift as those of a text do, of two runs with clusters, one of them cut by a
 //         filter, and one without; sums in float64.
 #include "attention/cluster_remainder.h"
@@ -153,7 +153,7 @@ class ClusterRemainderTest : public ::testing::Test {
     sum_ = 1.0f;
     out_.assign(kDim, 0.0f);
     remainder.Begin(head);
-    // In two lists, as sinks with the window and what was selected are.
+    // In two lists, like sinks with the window, and selected tokens.
     const size_t half = tokens.size() / 2;
     remainder.Take({tokens.data() + half, scores.data() + half, tokens.size() - half});
     remainder.Take({tokens.data(), scores.data(), half});

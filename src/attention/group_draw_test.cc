@@ -1,5 +1,5 @@
-// Goal:   what a group draws estimates what each of its heads would get from all tokens: right in
-//         the mean, off by as much as it says, from fewer rows than the heads would read alone.
+// Goal:   a group's draw estimates the output of each head over all tokens: right on average, with
+//         the reported error, from fewer rows than the heads would read alone.
 // Method: random K, V and q, many draws of them, against attention to all tokens in float64.
 // Replay: seeds are constants.
 #include "attention/group_draw.h"
@@ -69,8 +69,8 @@ class GroupDrawTest : public ::testing::Test {
     spec_.num_q_heads = count;
   }
 
-  // By head, from less to more than all tokens weigh; and values that agree, so that outputs are
-  // off by what the tokens' weight is off by, which cancels only without a denominator.
+  // By head, from less to more than the weight of all tokens. Values agree, so that the output's
+  // error is the error of the tokens' weight, which cancels only without a denominator.
   void UseDenominators() {
     for (size_t row = 0; row < kTokens; ++row) {
       for (size_t i = 0; i < kDim; ++i) {

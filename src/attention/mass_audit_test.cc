@@ -41,8 +41,8 @@ class MassAuditTest : public ::testing::TestWithParam<uint32_t> {
             .has_long_key = has_long_key};
   }
 
-  // Expects that all rows and heads hold the mass, but for what estimates may miss. Returns the
-  // least that one holds.
+  // Expects that all rows and heads hold the mass, except for the errors of estimates. Returns the
+  // smallest held share.
   static double ExpectHeld(const Layer& layer, double p, const std::string& text) {
     double least = 1;
     for (uint64_t row = 0; row < kRows; ++row) {

@@ -48,7 +48,7 @@ constexpr Keys kKeys[] = {{"normal", 0, 1, 0},
                           {"biased, large, of all sizes", 100, 5, 1},
                           {"one long key", 0, 1, 0, 1000}};
 
-// Runs of keys, all but the last with planes, and what a row of q finds in them.
+// Runs of keys, all but the last with planes, and the results of a row of q in them.
 class Context {
  public:
   Context(const Keys& kind, std::vector<uint64_t> run_lengths, Random* random) : random_(*random) {
@@ -87,10 +87,10 @@ class Context {
     double share;        // Share of the mass that was left out.
     double granted = 0;  // Nats by which float32 scores may be off.
     double out_bound = 0;
-    double off = 0;   // Norm of what the output is off by.
+    double off = 0;   // Norm of the output's error.
     double norm = 0;  // Norm of the output.
   };
-  // above: what the denominator has over the largest logit, in nats; -inf where there is none.
+  // above: the denominator's logit minus the largest logit, in nats; -inf if there is none.
   Outcome Try(uint32_t bits, const kernels::LogitSpec& logit, double chosen_share, float q_size,
               double above = -std::numeric_limits<double>::infinity()) {
     for (size_t d = 0; d < kDim; ++d) q()[d] = q_size * Gaussian();

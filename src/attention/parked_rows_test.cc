@@ -1,5 +1,5 @@
-// Goal:   while rows are on their way threads take other items of their call, and that changes
-//         nothing of what the call computes or counts.
+// Goal:   while rows are on their way, threads run other items of their call. That does not change
+//         the results or counts of the call.
 // Method: every plan over rows in place, and over a source whose rows come late.
 #include <gtest/gtest.h>
 

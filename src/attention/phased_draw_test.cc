@@ -1,6 +1,6 @@
-// Goal:   numerators and denominators of a draw in two phases are right in the mean, whatever the
-//         codes say; the error that it finds is the one that it has; who is off by too much draws
-//         again or reads all.
+// Goal:   numerators and denominators of a draw in two phases are right on average, whatever the
+//         codes are. The estimated error is the real one. A head with too large an error draws
+//         again or reads everything.
 // Method: random K, V and q with weights that are off by factors, many draws, against float64.
 // Replay: seeds are constants.
 #include "attention/phased_draw.h"
@@ -143,7 +143,7 @@ class PhasedDrawTest : public ::testing::Test {
   AlignedBuffer memory_;
 };
 
-// A mean with what it may be off by.
+// A mean and its error.
 struct Mean {
   void Add(double x) {
     sum += x;

@@ -1,5 +1,5 @@
-// Goal:   what operators compute does not depend on where rows lie, and they ask for no more than
-//         their plan needs.
+// Goal:   the results of operators do not depend on where rows lie, and operators request only the
+//         rows that their plan needs.
 // Method: every plan over rows in place, and over a source that copies each row it is asked for to
 //         a place of its own, with NaN around, and counts.
 // Replay: a test's seed is its parameter.

@@ -1,5 +1,5 @@
-// Goal:   what a plan that selects leaves out is dropped, estimated or bounded as the plan says, by
-//         exact scores and by planes.
+// Goal:   tokens that a selecting plan leaves out are dropped, estimated or bounded by the plan,
+//         with exact scores and with planes.
 // Method: random layers against a float64 reference (layer_test_util.h).
 // Replay: a test's seed is its parameter.
 #include "attention/scan_operator.h"
@@ -69,8 +69,8 @@ TEST_P(ScanOperatorTest, MeansStandForTheRemainder) {
   }
 }
 
-// Nothing beyond the end of a list is read: what another call left there is far from any token of
-// this one, and a score that is NaN or larger than all others.
+// Nothing beyond the end of a list is read: the remains of another call are far from any token of
+// this one, with a score that is NaN or larger than all others.
 TEST_P(ScanOperatorTest, WhatScratchHeldBeforeChangesNothing) {
   Layer layer({}, DType::kFloat16, {500, 200, 30}, 2, GetParam());
   layer.BuildPlanes();
@@ -184,7 +184,7 @@ TEST_P(ScanOperatorTest, RowsWhoseBoundIsExceededAttendToAllTokens) {
     EXPECT_EQ(cost.mass_bound_sum, 0) << text;
     layer.ExpectExact(PlanOf("full"), 1e-4);
     if (HasFatalFailure()) return;
-    // Some do, some don't, and no bound is larger than what is tolerated.
+    // Some rows do, some don't, and no bound exceeds the tolerated one.
     layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
     std::vector<float> bounds;
     for (const HeadBound& bound : layer.bounds()) bounds.push_back(bound.mass);

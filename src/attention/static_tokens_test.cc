@@ -1,6 +1,6 @@
-// Goal:   static tokens are those of the rankings, shared among runs, in the middle and in sight;
-//         plans with some attend to exactly sinks, static tokens, window and what they select of
-//         the others, each once, whatever scores and indexes they search by.
+// Goal:   static tokens are those of the rankings, shared among runs, visible and in the middle.
+//         Plans with static tokens attend to exactly sinks, static tokens, window and their
+//         selection of the others, each once, with any scores and indexes.
 // Method: rankings that are written down, and layers of random rows against float64 attention over
 //         the set that plain loops choose.
 #include "attention/static_tokens.h"
@@ -104,8 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "topk(k=20,sink=4,window=30,static=prefill:50,exact_fallback=1)"),
     [](const auto& test) { return std::to_string(test.index); });
 
-// All tokens are attended to, each once, whatever is searched by: as static ones, as chosen ones
-// and as what is left.
+// All tokens are attended to exactly once, by any search: as static, as selected or as left-out
+// ones.
 TEST(StaticLayerTest, NoTokenIsAttendedToTwice) {
   Layer layer({}, DType::kFloat16, {2500, 2100, 90}, 2, 5);
   layer.BuildRankings();

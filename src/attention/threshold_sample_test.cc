@@ -96,7 +96,7 @@ TEST_F(ThresholdSampleTest, TokensAreDrawnInProportionToTheirWeight) {
   for (size_t i = 0; i < scores_.size(); ++i) {
     const double p = Chance(i, threshold);
     const double found = static_cast<double>(times[i]) / kDraws;
-    // Five standard deviations, and what the table rounds away.
+    // Five standard deviations, and the rounding of the table.
     ASSERT_NEAR(found, p, 5 * std::sqrt(p * (1 - p) / kDraws) + 1.0 / 4096) << i;
   }
 }

@@ -1,5 +1,5 @@
-// Goal:   the remainder's mass and output are those of its definition, wherever the middle, runs
-//         and blocks begin, and what was chosen is not counted twice.
+// Goal:   the remainder's mass and output follow their definition, wherever the middle, runs and
+//         blocks begin. Selected tokens are not counted twice.
 // Method: float64 sums over means of V, and over V.
 #include "attention/value_remainder.h"
 
@@ -123,7 +123,7 @@ TEST_F(ValueRemainderTest, MeansWeighWhatTheirBlocksDo) {
 TEST_F(ValueRemainderTest, RunsWithoutMeansAreReadFromV) {
   for (size_t without = 0; without < 3; ++without) {
     BuildRuns(without);
-    scores_[kNumTokens - 40] = 40.0f;  // Larger than what was chosen.
+    scores_[kNumTokens - 40] = 40.0f;  // Larger than the selected ones.
     const double mass = SumLeft([](uint64_t) { return 1.0; });
     EXPECT_NEAR(Fold() * std::exp(double{max_} - 1.0), mass, 1e-5 * mass) << without;
     EXPECT_NEAR(Sum(), 1 + mass, 1e-5 * mass);

@@ -1,5 +1,5 @@
-// Goal:   each part of each call is handed out once, whoever asks; ready calls first, then long
-//         ones; and how a call is cut depends on nothing but itself and the threads.
+// Goal:   each part of each call is handed out once, to any thread; ready calls first, then long
+//         ones. The cut of a call depends only on the call and the number of threads.
 // Method: calls of chosen sizes; threads that take parts at the same time.
 #include "attention/batch/call_queue.h"
 
