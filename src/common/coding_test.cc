@@ -1,4 +1,4 @@
-// Goal:   what a ByteWriter writes a ByteReader reads, and nothing past the end is ever read.
+// Goal:   a ByteReader reads what a ByteWriter has written, and never reads past the end.
 // Method: round trips; every cut of a structure; a reader's first error is its last.
 #include "common/coding.h"
 

@@ -1,5 +1,5 @@
-// Goal:   letters of every language are names; what a path, a shell or a terminal takes for
-//         something else is none.
+// Goal:   letters of every language are valid in names; characters with a meaning to a path, a
+//         shell or a terminal are not.
 // Method: borders of lengths and alphabets.
 #include "attndb/context_name.h"
 

@@ -1,5 +1,5 @@
-// Goal:   a title is one short line of whole characters, whatever it is made of; what a terminal or
-//         a page would act upon is refused by name.
+// Goal:   a title is one short line of whole characters, from any text. Characters that a terminal
+//         or a page would act upon are refused by name.
 // Method: borders of lengths, each kind of character, texts as people ask them.
 #include "attndb/context_title.h"
 

@@ -1,4 +1,4 @@
-// Goal:   whoever awaits a condition returns once it is true, asleep or not, and not before.
+// Goal:   a waiting thread returns once its condition is true, asleep or not, and not before.
 // Method: threads that wait for each other in turns, with pauses that let them fall asleep and
 //         without; plain values are handed over, so that TSan sees what atomics do not order.
 #include "common/event_count.h"

@@ -1,5 +1,5 @@
 // Goal:   a process is told from its forks, and state of the process is whole in them.
-// Method: forks that tell by their exit code what they saw, while threads use the state.
+// Method: forked children report their findings by their exit code, while threads use the state.
 #include "common/fork_count.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal:   the least of what the machine has free and of what each control group leaves is found,
-//         in both versions of control groups, in a container and outside of one.
+// Goal:   finds the minimum of the machine's free memory and of each control group's rest, in both
+//         versions of control groups, in a container and outside of one.
 // Method: folders with the files that the kernel shows.
 #include "common/free_memory.h"
 

@@ -1,4 +1,4 @@
-// Goal:   a failure carries its code and message, and what only a bug can do ends the process.
+// Goal:   a failure carries its code and message, and a programmer's error ends the process.
 // Method: values; death tests.
 #include "attndb/status.h"
 

@@ -1,4 +1,4 @@
-// Goal:   what a context's text is comes back as it was told; what can't be is refused by name.
+// Goal:   a layout of a text comes back unchanged; an impossible one is refused by name.
 // Method: texts and values, right and wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal:   each part runs exactly once, whoever calls, and a call returns after its last part.
+// Goal:   each part runs exactly once, for any caller, and a call returns after its last part.
 // Method: counters per part over many sizes; several callers at a time (run under TSan too).
 #include "common/thread_pool.h"
 

@@ -1,4 +1,4 @@
-// Goal:   what is no UTF-8 is no character, and what a terminal acts upon is not visible.
+// Goal:   invalid UTF-8 is no character, and characters that a terminal acts upon are not visible.
 // Method: each character of Unicode there and back; borders of lengths and ranges.
 #include "common/utf8.h"
 
@@ -12,7 +12,7 @@ namespace {
 std::string Encoded(uint32_t c) {
   if (c < 0x80) return {static_cast<char>(c)};
   std::string tail;
-  uint32_t limit = 0x40;  // Below it the first byte holds what is left.
+  uint32_t limit = 0x40;  // Below the limit, the first byte holds the remaining bits.
   for (; c >= limit; c >>= 6) {
     tail.insert(tail.begin(), static_cast<char>(0x80 | (c & 0x3F)));
     limit = tail.size() == 1 ? 0x20 : limit >> 1;
