@@ -1,4 +1,4 @@
-// Goal:   a context comes over a wire as it is, and what is none is refused by its field.
+// Goal:   a context crosses a wire unchanged; a wrong one is refused, with the field's name.
 // Method: a context with every field set, to JSON and back; each field in turn of every wrong type.
 #include "cli/client/context_json.h"
 

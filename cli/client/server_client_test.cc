@@ -1,5 +1,5 @@
-// Goal:   errors of a server keep their code and their words; what a server can't be asked is
-//         refused before it is asked.
+// Goal:   errors of a server keep their code and their words; flags that a server can't take are
+//         refused before a request.
 // Method: answers as text; environments as flags would make them. Real servers: tests/server.
 #include "cli/client/server_client.h"
 

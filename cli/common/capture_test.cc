@@ -1,4 +1,4 @@
-// Goal:   what a user writes as token ids is understood or refused by name.
+// Goal:   texts of token ids are understood, or refused by name.
 #include "cli/common/capture.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Goal:   what stands for a value decides how it is completed, and no text breaks out of a script.
+// Goal:   a value's placeholder decides its completion, and no text breaks out of a script.
 // Method: a program of one command whose help has every sign that a shell takes for its own.
 #include "cli/common/completion.h"
 

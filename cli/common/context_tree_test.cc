@@ -1,4 +1,4 @@
-// Goal:   contexts stand below what they share with others, with the bytes that are theirs alone.
+// Goal:   contexts are listed below the tokens that they share, with the bytes that they alone use.
 // Method: chains of a few segments, written down; trees compared as JSON.
 #include "cli/common/context_tree.h"
 

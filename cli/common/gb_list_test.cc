@@ -1,4 +1,4 @@
-// Goal:   sizes are read as they are bought, and what is none is named.
+// Goal:   sizes are read as sellers state them; texts that are no sizes are named.
 // Method: texts and their bytes.
 #include "cli/common/gb_list.h"
 

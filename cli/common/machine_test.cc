@@ -1,4 +1,4 @@
-// Goal:   what doctor says of the machine is plausible, and the disk test leaves nothing behind.
+// Goal:   doctor's report of the machine is plausible, and the disk test leaves nothing behind.
 // Method: small measurements on this machine; bounds, not figures. A table of kernels in use.
 #include "cli/common/machine.h"
 

@@ -1,4 +1,4 @@
-// Goal:   what is nearly a name finds it, and what is none finds nothing.
+// Goal:   a word that is nearly a name finds the name; other words find nothing.
 // Method: the words of the command line.
 #include "cli/common/nearest.h"
 

@@ -1,4 +1,4 @@
-// Goal:   what left a conversation is said in one sentence, and in JSON as few ranges.
+// Goal:   dropped tokens are reported in one sentence, and in JSON as few ranges.
 #include "cli/common/overflow_flags.h"
 
 #include <gtest/gtest.h>

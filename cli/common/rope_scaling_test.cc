@@ -1,5 +1,5 @@
-// Goal:   what a user writes about scalings is understood or refused by name, and what a context's
-//         identity says of them is what the user wrote.
+// Goal:   texts of scalings are understood, or refused by name. A context's identity gives back the
+//         user's text.
 #include "cli/common/rope_scaling.h"
 
 #include <gmock/gmock.h>

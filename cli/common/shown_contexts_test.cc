@@ -1,5 +1,5 @@
-// Goal:   a conversation is shown once, a branch as one, and what a person has named always; who
-//         looks for a conversation sees its title and how to call it.
+// Goal:   a conversation is shown once, a branch separately, and a named context always. A
+//         conversation is shown with its title and its name.
 // Method: made-up lists of contexts that continue each other.
 #include "cli/common/shown_contexts.h"
 

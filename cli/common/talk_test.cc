@@ -1,5 +1,5 @@
-// Goal:   a chat asks what is asked, obeys its commands, and ends where it should.
-// Method: lines of a list, and one who answers with what he was asked.
+// Goal:   a chat passes questions on, obeys its commands, and ends where it should.
+// Method: lines of a list, and a talker that answers with the question.
 #include "cli/common/talk.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Goal:   files that are no texts are named as what they are, and encodings by their bytes.
+// Goal:   files that are not text are named by their kind, and encodings by their bytes.
 // Method: the beginnings of files; short texts of each encoding, as iconv writes them.
 #include "cli/common/text_kind.h"
 

@@ -1,4 +1,4 @@
-// Goal:   times and ages read as people write them; parsers refuse what they don't mean.
+// Goal:   times and ages read as people write them; parsers refuse all other texts.
 // Method: tables of values at and around each change of unit.
 #include "cli/common/units.h"
 
