@@ -324,6 +324,9 @@ void Check(const server::EmbeddingRequest& request) {
   }
 }
 
+// The id that ParseChatControl gives.
+void Check(const std::string& id) { ATTNDB_CHECK(server::IsUtf8(id)); }
+
 // Whether it was taken: then it is what its header promises, else the error is.
 template <typename T>
 bool IsTaken(const Result<T>& request) {

@@ -15,10 +15,10 @@
 
 namespace attndb::fuzz {
 
-// ParseJson, then ParseChat, ParseCompletion, ParseTokenize and ParseEmbedding. How many of them
-// took it.
+// ParseJson, then ParseChat, ParseCompletion, ParseTokenize, ParseEmbedding and the parsers for
+// llama.cpp's routes. How many of them took it.
 int FuzzServerRequest(std::span<const uint8_t> input);
-inline constexpr int kNumTextRequests = 7;  // What FuzzServerRequest says of a whole body.
+inline constexpr int kNumTextRequests = 8;  // What FuzzServerRequest says of a whole body.
 // ParseJson, then ParseResponse. Whether it took it.
 bool FuzzResponseRequest(std::span<const uint8_t> input);
 // ParseJson, then ParseMessages and ParseTokenCount. How many took it.
