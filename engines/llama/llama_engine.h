@@ -285,7 +285,7 @@ struct GenerateOptions {
   std::function<void(std::vector<ReplyToken> tokens)> on_tokens;
   ChanceOptions chances;  // For on_tokens.
   PrefillOptions prefill;
-  // What LlamaEngine::PrepareReply made of these options, but for the functions. Null: BeginReply
+  // LlamaEngine::PrepareReply made this of these options, but for the functions. Null: BeginReply
   // prepares the reply itself.
   std::shared_ptr<const PreparedReply> prepared;
 };
@@ -475,7 +475,7 @@ class LlamaEngine {
   // Errors: kInvalidArgument (llama.cpp's words, with the place); kUnsupported (llama.cpp has no
   //         form of the template, and attndb-chat is not there); kResourceExhausted; kIoError.
   Status CheckChatTemplate() const;
-  // What the chat template can show, by llama.cpp's names: "supports_tools" and others.
+  // Tells what the chat template can show, by llama.cpp's names: "supports_tools" and others.
   // Errors: as CheckChatTemplate; kUnsupported also without a template, or without attndb-chat.
   Result<std::map<std::string, bool>> ChatTemplateCaps() const;
   // Whether the model's chat template can be applied. The first call starts attndb-chat.

@@ -50,7 +50,7 @@ struct ReplyStep {
   std::optional<FinishReason> finish;  // Once it is settled: why the reply ends, if it does.
 };
 
-// What a reply needs of its options, in tokens.
+// The tokens that a reply needs of its options.
 struct PreparedReply {
   std::optional<ThinkingTracker> thinking;  // nullopt: nobody knows how the model marks it.
   std::unordered_set<TokenId> shown;        // Control tokens that are part of the text.

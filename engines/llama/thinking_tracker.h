@@ -99,8 +99,8 @@ class ThinkingTracker {
   size_t num_forced_ = 0;         // Tokens of end_tokens_ that were forced.
   size_t num_end_tokens_ = 0;
   bool has_ended_ = false;            // The last token ended a thinking.
-  uint64_t num_thinking_tokens_ = 0;  // Of all thinkings.
-  uint64_t num_since_begin_ = 0;      // Those of this thinking.
+  uint64_t num_thinking_tokens_ = 0;  // In all thinkings.
+  uint64_t num_since_begin_ = 0;      // In this thinking.
   std::string text_;                  // The last tokens.
   std::deque<size_t> sizes_;          // The bytes of each token in text_.
   size_t num_used_ = 0;               // Bytes of text_ up to the end of the last mark.

@@ -30,7 +30,7 @@ class JinjaTemplate {
   // is content.
   Result<ChatPlan> Render(const ChatInput& input) const;
 
-  // What the template can show, by llama.cpp's names: "supports_tools" and others.
+  // Tells what the template can show, by llama.cpp's names: "supports_tools" and others.
   std::map<std::string, bool> Caps() const;
 
   // The prompt alone. Faster, for chats whose replies nobody reads.
