@@ -51,7 +51,7 @@ struct TurnEnd {
   // The reply's, and end_token, if TurnRequest::tells_tokens says so.
   std::vector<TokenId> tokens;
   std::optional<TokenId> end_token;  // With kEnd: the model's token that ended the reply.
-  // Those that are thinking; nullopt: nobody knows the marks of the model's thinking.
+  // Tokens that are thinking; nullopt: nobody knows the marks of the model's thinking.
   std::optional<uint64_t> num_thinking_tokens;
   double first_token_seconds = 0;   // From the request to the first token; 0: there is none.
   uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
@@ -121,12 +121,12 @@ struct TurnRequest {
   std::shared_ptr<void> under_way;  // Conversations::NoteUnderWay; may be null.
 };
 
-// What the choices of a request do not share.
+// Choices of a request share all but this.
 struct TurnOwn {
-  std::string id;                                       // As TurnRequest::id.
-  std::string cut_id;                                   // As TurnRequest::cut_id.
-  uint32_t seed = 0;                                    // As SamplerOptions::seed.
-  std::function<std::string(const TurnEnd& end)> note;  // As TurnRequest::note.
+  std::string id;                                       // In place of TurnRequest::id.
+  std::string cut_id;                                   // In place of TurnRequest::cut_id.
+  uint32_t seed = 0;                                    // In place of SamplerOptions::seed.
+  std::function<std::string(const TurnEnd& end)> note;  // In place of TurnRequest::note.
 };
 
 // Choices: a turn may have further replies to its prompt. Each is a turn of its own, with its own
