@@ -15,14 +15,17 @@ from server_case import CAPITAL, CONTEXT_HEADER, WAIT, HttpError, Server, user
 from tools_test import CALLS, TEMPLATE, TOOLS, named
 
 
-def converse(page, server, *questions):
-    """Asks on, each time when the turn before is stored; the names of the turns."""
+def converse(page, server, *questions, waits=True):
+    """Asks on; the names of the turns. `waits`: each time until the turn before is stored."""
     names = []
     for question in questions:
         page.ask(question)
         facts = page.wait_for_answer(len(page.answers()))[1]
         names.append(facts.rpartition("stored as ")[2])
-        server.wait_until_durable(names[-1])
+        if waits:
+            server.wait_until_durable(names[-1])
+    for name in names:
+        server.wait_until_durable(name)
     return names
 
 
@@ -86,6 +89,24 @@ class TestConversations:
         assert page.text("#log .user .text") == "Name a fish."
         assert page.find(f"{older} .open").get_attribute("aria-current") == "true"
         assert page.find(f"{newer} .open").get_attribute("aria-current") is None
+
+    def test_is_listed_once_if_turns_begin_before_the_last_is_stored(self, page, server):
+        def listed():
+            titled = [item for item in page.all("#conversations li")
+                      if "Name a metal." in item.text]
+            return [item.get_attribute("data-name") for item in titled]
+
+        names = converse(page, server, "Name a metal.", "And a gem?", "And a herb?", waits=False)
+        self.item(page, names[2])
+        page.wait_for(lambda: listed() == names[2:], "its newest turn alone is listed")
+        branch = server.ask("And a fruit?", context=names[0]).context
+        told = server.wait_until_durable(branch)
+        ids = [server.describe(name)["id"] for name in names]
+        assert [server.describe(name)["continues"] for name in names] == [None, *ids[:2]]
+        assert told["continues"] == ids[0]
+        page.driver.refresh()
+        # The turn from which two go on is listed, too.
+        page.wait_for(lambda: listed() == [branch, names[2], names[0]], "the branch is listed")
 
     def test_is_deleted_with_all_its_turns_but_asks_first(self, page, server):
         names = converse(page, server, "Name a flower.", "And a stone?")
