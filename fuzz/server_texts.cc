@@ -95,7 +95,7 @@ constexpr std::string_view kResponseBody =
     R"("arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"4"}],)"
     R"("instructions":"S","previous_response_id":"resp_turn-1","store":false,)"
     R"("max_output_tokens":16,"temperature":0.5,"top_p":0.9,"stream":true,"truncation":"auto",)"
-    R"("edits":"cut",)"
+    R"("edits":"cut","logit_bias":{"17":-1},"stop":["x"],)"
     R"("tools":[{"type":"function","name":"get","description":"D","strict":true,"parameters":)"
     R"({"type":"object"}}],"tool_choice":{"type":"function","name":"get"},)"
     R"("parallel_tool_calls":true,"reasoning":{"effort":"low"},"reasoning_budget_tokens":5,)"
