@@ -11,7 +11,8 @@ namespace {
 
 TEST(ToolsNoteTest, GivesTheToolsBackInTheirOrder) {
   const std::string tools =
-      R"([{"type":"function","function":{"name":"b","parameters":{"z":1,"a":[2.50]}}},{"name":"a"}])";
+      R"([{"type":"function","function":{"name":"b","parameters":{"z":1,"a":[2.50]}}},)"
+      R"({"name":"a"}])";
   EXPECT_EQ(ToolsOfNote(NoteOfTools(tools)),
             R"([{"type":"function","function":{"name":"b","parameters":{"z":1,"a":[2.5]}}},)"
             R"({"name":"a"}])");
