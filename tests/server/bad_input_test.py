@@ -43,7 +43,7 @@ class Interface:
 
     def __init__(self, path, as_body, tool, images, history):
         self.path = path
-        self.body_of = as_body  # Of a list of messages, or items.
+        self.body_of = as_body  # Takes a list of messages, or of items.
         self.tool = tool
         self.images = images  # Parts of a message that are no text, each with its type.
         self.history = history  # A question, a call, its result.
