@@ -10,7 +10,8 @@
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
 #         runs, into $ATTNDB_BENCH_DATA/quick; nothing is claimed from it. One that fails does not
-#         keep the others from running; the exit code is then 1.
+#         keep the others from running; the exit code is then 1. `serve` and `agents` have scenarios:
+#         ATTNDB_SCENARIOS="reasoning cut" run.sh agents runs these alone.
 # Data:   what is made once (text, capture, store) lies in $ATTNDB_BENCH_DATA, by default
 #         build/bench.
 # Method: each program alternates the two sides of its ratios within one run (see its first lines).
@@ -30,7 +31,7 @@ tiers                  5  AttentionStore's figures by attndb simulate
 tenants                2  what the time of a call tells of other tenants' prefixes
 stores                 1  a Store onto 1,024 to 131,072 tokens, and decode steps beside one
 serve                 40  attndb serve beside llama.cpp's server (scripts/setup.sh llama-server)
-agents                45  agents with tools asking attndb serve and llama.cpp's server, and kill -9
+agents                75  agents with tools asking attndb serve and llama.cpp's server, and kill -9
 busy                   3  decode alone and beside a busy process, by number of threads
 llama                 15  decode, prefill, first token, storage through llama.cpp
 attention_8k           3  plans on all heads of SmolLM2 at 8,192 tokens
@@ -143,13 +144,13 @@ bench_serve() {
   python3 bench/python/serve/serve_bench.py --attndb "$bin/attndb" \
     --llama-server .deps/llama-server/llama-server --text "$(text)" --data "$data/serve" \
     --model .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf --json "$results/serve.json" \
-    --commit "$commit" $(pick "" --quick)
+    --commit "$commit" $(pick "" --quick) ${ATTNDB_SCENARIOS:-}
 }
 bench_agents() {
   python3 bench/python/serve/agent_trace.py --attndb "$bin/attndb" \
     --llama-server .deps/llama-server/llama-server --text "$(text)" --data "$data/agents" \
     --model .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf --json "$results/agents.json" \
-    --commit "$commit" $(pick "" "--tools 3 --system 600 --turns 3 --agents 2 --agent-turns 2")
+    --commit "$commit" $(pick "" --quick) ${ATTNDB_SCENARIOS:-}
 }
 bench_busy() {
   python3 bench/python/beside_busy.py --attndb "$bin/attndb" --text "$(text)" \

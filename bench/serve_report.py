@@ -65,6 +65,28 @@ def next_turn(figures: Figures) -> list[Row]:
              in_memory <= in_slot)]
 
 
+def choices(figures: Figures) -> list[Row]:
+    def told(who: str) -> str:
+        one, all_of_8 = figures[f"{who}/first_1"], figures[f"{who}/first_8"]
+        return f"{one:,.0f} → {all_of_8:,.0f} ms: {all_of_8 / one:.2f} ×"
+
+    one, all_of_8 = figures["kv_mb_1"], figures["kv_mb_8"]
+    return [("first token of all of 8 choices (`n`) of a prompt of 7,000 tokens", "≤ 1.1 × one's",
+             told("attndb"), told(PEER),
+             figures["attndb/first_8"] <= 1.1 * figures["attndb/first_1"]),
+            ("K and V in memory behind 8 such choices of 128 tokens", "≤ 1.1 × one's",
+             f"{one:.0f} → {all_of_8:.0f} MB: {all_of_8 / one:.2f} ×", "", all_of_8 <= 1.1 * one)]
+
+
+def bound(figures: Figures) -> list[Row]:
+    return [(what, "≥ 0.98 ×", f"{ours:.1f} tokens/s: {ours / theirs:.2f} ×",
+             f"{theirs:.1f} tokens/s", ours >= 0.98 * theirs)
+            for what, ours, theirs in (
+                (text, figures[f"attndb/{name}"], figures[f"{PEER}/{name}"])
+                for text, name in (("a short reply of 128 tokens", "plain"),
+                                   ("such a reply, bound by the grammar of a schema", "bound")))]
+
+
 def beside(figures: Figures) -> list[Row]:
     def told(who: str) -> str:
         return (f"{figures[f'{who}/before']:.1f} → {figures[f'{who}/beside']:.1f} ms: "
@@ -108,8 +130,9 @@ def start(figures: Figures) -> list[Row]:
 
 
 PARTS: dict[str, Callable[[Figures], list[Row]]] = {
-    "together": together, "alone": alone, "long": long, "next_turn": next_turn, "beside": beside,
-    "round_robin": round_robin, "connections": connections, "start": start}
+    "together": together, "alone": alone, "long": long, "next_turn": next_turn,
+    "choices": choices, "bound": bound, "beside": beside, "round_robin": round_robin,
+    "connections": connections, "start": start}
 
 
 def kills(long_runs: str) -> list[Row]:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from servers import Answer, Llama, Message, Server, assistant, user, wait_until_idle
 
@@ -20,6 +21,10 @@ QUESTION = "\n\nSay in one sentence what the text above is about."
 MOST_RUN = 100  # Tokens of a prompt that is known: its last turn, the reply before it, no more.
 BEFORE_SECONDS = 5  # Replies are alone before a long prompt comes.
 STORY_TOKENS = 100
+# No reply reaches the end of such a list.
+LIST_SCHEMA = {"type": "array", "minItems": 100, "items": {
+    "type": "object", "required": ["name", "count"], "additionalProperties": False,
+    "properties": {"name": {"type": "string"}, "count": {"type": "integer"}}}}
 BESIDE_TOKENS = 6000  # More than a reply gets while one is read, and within SmolLM2's window.
 
 
@@ -130,6 +135,45 @@ def next_turn(servers: Sequence[Server], texts: Texts, num_tokens: int, rounds: 
 
         for name, value in in_turns(servers, rounds, turn).items():
             figures[f"{name}/{when}"] = value
+    return figures
+
+
+def choices(servers: Sequence[Server], texts: Texts, num: int, num_tokens: int, reply: int,
+            rounds: int) -> Figures:
+    """Milliseconds to the first token of all choices of a prompt that nobody knows, of one and of
+    several; and of attndb the K and V in memory behind the reply, in megabytes."""
+    figures: Figures = {}
+    for count in (1, num):
+        kv: list[float] = []
+
+        def first(server: Server, count: int = count, kv: list[float] = kv) -> float:
+            conversation = texts.conversation(num_tokens)
+            before = server.kv_bytes()
+            seconds = server.choose(conversation, count, reply)
+            after = server.kv_bytes()
+            if before is not None and after is not None:
+                kv.append((after - before) / 1e6)
+            return 1000 * max(seconds)
+
+        for name, value in in_turns(servers, rounds, first).items():
+            figures[f"{name}/first_{count}"] = value
+        figures[f"kv_mb_{count}"] = statistics.median(kv)
+    return figures
+
+
+def bound(servers: Sequence[Server], reply: int, rounds: int) -> Figures:
+    """Tokens a second of a reply to a short question: free, and bound by the grammar of a
+    schema."""
+    figures: Figures = {}
+    form = {"response_format": {"type": "json_schema",
+                                "json_schema": {"name": "list", "schema": LIST_SCHEMA}}}
+    for what, fields in (("plain", {}), ("bound", form)):
+        def rate(server: Server, fields: dict[str, Any] = fields) -> float:
+            question = [user("List the animals of a farm, and how many there are of each.")]
+            return 1000 / token_ms(server.chat(question, reply, fields=fields))
+
+        for name, value in in_turns(servers, rounds, rate).items():
+            figures[f"{name}/{what}"] = value
     return figures
 
 

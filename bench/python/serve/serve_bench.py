@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import scenarios
 from scenarios import Figures, Texts
-from servers import CHOSEN, Attndb, Llama, Server
+from servers import CHOSEN, Attndb, Llama, Server, machine
 
 AUTO = "auto(error=0.01)"
 # llama-server: memory for prompts that have left their slots is on by default (--cache-ram).
@@ -103,6 +101,18 @@ class Bench:
             return scenarios.next_turn([attndb, llama], self.texts(attndb),
                                        self.pick(6000, 1000), self.pick(5, 2))
 
+    def choices(self) -> Figures:
+        num, num_tokens = 8, self.pick(7000, 200)
+        attndb, llama = self.attndb(), self.llama(8192, num)
+        with running(attndb, llama):
+            return scenarios.choices([attndb, llama], self.texts(attndb), num, num_tokens,
+                                     self.pick(128, 16), self.pick(5, 2))
+
+    def bound(self) -> Figures:
+        attndb, llama = self.attndb(), self.llama(8192, 1)
+        with running(attndb, llama):
+            return scenarios.bound([attndb, llama], self.pick(128, 16), self.pick(25, 2))
+
     def beside(self) -> Figures:
         num_tokens = self.pick(7900, 2000)
         attndb, llama = self.attndb(), self.llama(8192, 4)
@@ -163,15 +173,10 @@ class running:  # noqa: N801
 
 
 SCENARIOS = {"together": Bench.together, "alone": Bench.alone, "next_turn": Bench.next_turn,
-             "beside": Bench.beside, "round_robin": Bench.round_robin,
-             "connections": Bench.connections, "start": Bench.start, "long": Bench.long}
+             "choices": Bench.choices, "bound": Bench.bound, "beside": Bench.beside,
+             "round_robin": Bench.round_robin, "connections": Bench.connections,
+             "start": Bench.start, "long": Bench.long}
 OPTIONAL = {"flags": Bench.flags}
-
-
-def machine() -> dict[str, str | int]:
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        model = next((line.split(": ", 1)[1].strip() for line in info if "model name" in line), "")
-    return {"cpu": model, "cpus": os.cpu_count() or 0, "kernel": platform.release()}
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import http.client
 import json
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -140,17 +141,22 @@ class Server(abc.ABC):
     def num_tokens(self, text: str) -> int:
         return len(self.post("/tokenize", {"content": text})["tokens"])
 
+    def kv_bytes(self) -> int | None:
+        """Bytes of K and V in memory; None: the server does not say."""
+        return None
+
     def fields(self) -> dict[str, Any]:
         """What only this server is asked for."""
         return {}
 
     def chat(self, messages: Sequence[Message], max_tokens: int, ignore_eos: bool = True,
-             until: threading.Event | None = None) -> Answer:
+             until: threading.Event | None = None,
+             fields: dict[str, Any] | None = None) -> Answer:
         """Asks for a reply, greedily, and reads it as it comes, to its end or until then."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         body = {"messages": messages, "max_tokens": max_tokens, "temperature": 0, "stream": True,
                 "ignore_eos": ignore_eos, "stream_options": {"include_usage": True},
-                **self.fields()}
+                **self.fields(), **(fields or {})}
         asked = time.perf_counter()
         connection.request("POST", "/v1/chat/completions", json.dumps(body),
                            {"Content-Type": "application/json"})
@@ -171,6 +177,27 @@ class Server(abc.ABC):
         connection.close()
         return Answer(text, asked, times, usage, timings)
 
+    def choose(self, messages: Sequence[Message], num: int, max_tokens: int) -> list[float]:
+        """Asks for so many choices of a reply. Seconds to the first text of each."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
+        body = {"messages": messages, "max_tokens": max_tokens, "n": num, "seed": 1,
+                "temperature": 1, "stream": True, "ignore_eos": True, **self.fields()}
+        asked = time.perf_counter()
+        connection.request("POST", "/v1/chat/completions", json.dumps(body),
+                           {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise SystemExit(f"{self.name}: {response.status} {response.read()!r}")
+        first: dict[int, float] = {}
+        for event in events_of(response):
+            for choice in event["choices"]:
+                if choice["delta"].get("content"):
+                    first.setdefault(choice["index"], time.perf_counter() - asked)
+        connection.close()
+        if len(first) != num:
+            raise SystemExit(f"{self.name}: {len(first)} of {num} choices say something")
+        return list(first.values())
+
     def chat_all(self, conversations: Sequence[Sequence[Message]], max_tokens: int) -> list[Answer]:
         """Asks all of them at the same time."""
         answers: dict[int, Answer] = {}
@@ -184,6 +211,12 @@ class Server(abc.ABC):
         for thread in threads:
             thread.join()
         return [answers[i] for i in range(len(conversations))]
+
+
+def machine() -> dict[str, str | int]:
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = next((line.split(": ", 1)[1].strip() for line in info if "model name" in line), "")
+    return {"cpu": model, "cpus": os.cpu_count() or 0, "kernel": platform.release()}
 
 
 def wait_until_idle(servers: Sequence[Server]) -> None:
@@ -224,6 +257,12 @@ class Attndb(Server):
     def command(self) -> list[str]:
         return [self.binary, "serve", "--model", self.model, "--threads", str(THREADS), "--port",
                 str(self.port), "--db", str(self.store), *self.flags]
+
+    def kv_bytes(self) -> int | None:
+        name = 'attndb_memory_bytes{kind="kv"} '
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as metrics:
+            lines = metrics.read().decode().splitlines()
+        return int(float(next(line[len(name):] for line in lines if line.startswith(name))))
 
     def fields(self) -> dict[str, Any]:
         return {"plan": self.plan}
