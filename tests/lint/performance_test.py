@@ -202,6 +202,19 @@ class ServePageTest(unittest.TestCase):
         self.assertTrue(lines[3].endswith("| **MISSED** |"), lines[3])
         self.assertIn("Not measured yet: alone", lines[-1])
 
+    def test_choices_and_bound_replies_are_compared(self):
+        made = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}}
+        figures = {"attndb/first_1": 1000.0, "attndb/first_8": 1090.0, "kv_mb_1": 160.0,
+                   "kv_mb_8": 180.0, "llama-server/first_1": 1000.0, "llama-server/first_8": 1300.0}
+        text = serve.report({"choices": {**made, "figures": figures}})
+        self.assertIn("| 1,000 → 1,090 ms: 1.09 × | 1,000 → 1,300 ms: 1.30 × | met |", text)
+        self.assertIn("| 160 → 180 MB: 1.12 × |  | **MISSED** |", text)
+        figures = {"attndb/plain": 99.0, "attndb/bound": 90.0, "llama-server/plain": 100.0,
+                   "llama-server/bound": 100.0}
+        text = serve.report({"bound": {**made, "figures": figures}})
+        self.assertIn("| 99.0 tokens/s: 0.99 × | 100.0 tokens/s | met |", text)
+        self.assertIn("| 90.0 tokens/s: 0.90 × | 100.0 tokens/s | **MISSED** |", text)
+
     def test_no_figure_stands_for_one_that_is_not_there(self):
         part = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}, "figures": {
             f"{who}/{what}": 1000.0 if what == "answered" else 50.0
