@@ -30,7 +30,7 @@ contexts               2  calls of the store beside 10, 1,000 and 10,000 context
 tiers                  5  AttentionStore's figures by attndb simulate
 tenants                2  what the time of a call tells of other tenants' prefixes
 stores                 1  a Store onto 1,024 to 131,072 tokens, and decode steps beside one
-serve                 40  attndb serve beside llama.cpp's server (scripts/setup.sh llama-server)
+serve                 70  attndb serve beside llama.cpp's server (scripts/setup.sh llama-server)
 agents                75  agents with tools asking attndb serve and llama.cpp's server, and kill -9
 busy                   3  decode alone and beside a busy process, by number of threads
 llama                 15  decode, prefill, first token, storage through llama.cpp
