@@ -10,8 +10,9 @@
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
 #         runs, into $ATTNDB_BENCH_DATA/quick; nothing is claimed from it. One that fails does not
-#         keep the others from running; the exit code is then 1. `serve` and `agents` have scenarios:
-#         ATTNDB_SCENARIOS="reasoning cut" run.sh agents runs these alone.
+#         keep the others from running; the exit code is then 1.
+#         `serve` and `agents` have scenarios: ATTNDB_SCENARIOS="reasoning cut" run.sh agents runs
+#         these two alone.
 # Data:   what is made once (text, capture, store) lies in $ATTNDB_BENCH_DATA, by default
 #         build/bench.
 # Method: each program alternates the two sides of its ratios within one run (see its first lines).
