@@ -1,5 +1,5 @@
-// Goal:   tokens weigh what the softmax of the queries gives them, keys standing where they are
-//         moved to; the heaviest blocks are chosen.
+// Goal:   a token's weight is its share of the softmax of the queries, with each key at the
+//         position to which it was moved; the heaviest blocks are chosen.
 // Method: float64 over the same rows.
 #include "session/attention_mass.h"
 

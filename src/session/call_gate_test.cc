@@ -1,4 +1,4 @@
-// Goal:   each call is begun once, before any of its parts works, and ended once, after all have.
+// Goal:   each call begins once, before any of its parts works, and ends once, after all parts.
 // Method: threads that share calls, one call after another; the calls' state is plain, so that TSan
 //         sees what the gate does not order.
 #include "session/call_gate.h"

@@ -1,4 +1,4 @@
-// Goal:   while the gate is closed nobody is inside, and who is inside keeps it open.
+// Goal:   while the gate is closed, no thread is inside; a thread inside keeps the gate open.
 // Method: threads that enter and leave, and one that closes, on a plain counter without a lock.
 #include "session/idle_gate.h"
 

@@ -1,5 +1,5 @@
-// Goal:   the sample has the rate that was asked for, does not depend on how tokens came in, and
-//         follows crops.
+// Goal:   the sample has the rate that the caller asked for. It does not depend on how the tokens
+//         were split into appends, and it follows crops.
 #include "session/query_sample.h"
 
 #include <gtest/gtest.h>

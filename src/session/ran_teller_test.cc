@@ -1,5 +1,5 @@
-// Goal:   each part of a call that ran without what its plan asks for is tallied under its cause,
-//         and so is what would run before the first call.
+// Goal:   each part of a call that ran differently from its plan is counted under its cause. Before
+//         the first call, the teller tells what would run.
 // Method: one layer whose plan asks for a graph; a run that is long enough for one and a run that
 //         is not. Tables of what a call had.
 #include "session/ran_teller.h"

@@ -1,5 +1,6 @@
-// Goal:   Session::ReadKv gives back what Append was given, rounded to the stored type, wherever
-//         the rows lie (segments of a chain, tail), in the engine's RoPE layout, into any strides.
+// Goal:   Session::ReadKv returns the rows that Append got, rounded to the stored type. They may
+//         lie in segments of a chain or in the tail. They come in the engine's RoPE layout, with
+//         any strides.
 // Method: the toy model's own rows, rounded one by one, are the expected values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal:   `auto` runs what was planned, head by head, says so in Explain, and begins the
-//         next session with what this one learned.
+// Goal:   `auto` runs the plan that it chose for each head and says so in Explain. The next session
+//         begins with the measurements of this one.
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 // Goal:   an Attend that several threads share survives parts with bad arguments, parts that come
-//         twice and parts that never come: each is told, and Crop and Reset make the session whole.
+//         twice and parts that never come. Each caller gets an error, and Crop and Reset repair the
+//         session.
 // Method: parts brought one after another, so that a test says which come and which do not.
 #include "api/db_test_util.h"
 

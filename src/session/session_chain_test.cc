@@ -1,5 +1,5 @@
 // Goal:   a session's chain is cut, moved and forked without losing, doubling or moving a token.
-// Method: small real segments; what is used of each is compared with plain lists.
+// Method: small real segments; the used tokens of each segment are compared with plain lists.
 #include "session/session_chain.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal:   a caller's own type decides what is attended to, as a query and as an index of topk and
-//         dipr, over segments, prefixes, filters and a tail's blocks; its estimate is merged; what
-//         it does wrong is an error that names it, and the session goes on.
+// Goal:   a caller's own type selects the tokens, as a query and as an index of topk and dipr. This
+//         holds over segments, prefixes, filters and a tail's blocks. The type's estimate is
+//         merged. A fault of the type is an error that names the type, and the session continues.
 // Method: a type whose Build and Select are the test's; toy model; attention in float64 over the
 //         tokens that were selected. An exact estimate of the rest must give what `full` gives.
 #include <gmock/gmock.h>

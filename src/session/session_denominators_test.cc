@@ -1,6 +1,6 @@
-// Goal:   plans over clusters and graphs count a layer's denominators: out and lse are those of
-//         softmax over the tokens that the plan chose and one more weight without a value, and with
-//         room for all tokens they are those of `full`.
+// Goal:   plans over clusters and graphs count a layer's denominators. Their out and lse equal a
+//         softmax over the chosen tokens plus one weight without a value. With room for all tokens
+//         they equal the result of `full`.
 // Method: toy model whose denominators weigh from nothing to more than all tokens; float64
 //         attention in this file, from the generator's K and V, over the tokens that Search names,
 //         which are held against those of largest float64 score.

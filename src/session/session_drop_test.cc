@@ -1,6 +1,7 @@
-// Goal:   a session that has lost its oldest tokens answers as one that holds what stays, moved
-//         together, and nothing else: by every plan, from segments, a tail and its blocks, over
-//         several cuts; crops take cuts back; engines may count positions their own way.
+// Goal:   a session that dropped its oldest tokens answers like a session that holds only the
+//         remaining tokens, moved together. This holds for every plan, for segments, a tail and its
+//         blocks, and over several cuts. Crops undo cuts. Engines may count positions in their own
+//         way.
 // Method: toy model; attention in float64 over the rows that stay, their keys turned in float64;
 //         for plans that choose, the same plan on a session to which these rows were appended.
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal:   with tail=exact a session's tail is attended to as a whole, beside a window of the stored
-//         tokens before it, and nothing of it is a candidate or derived from.
+// Goal:   with tail=exact a plan attends to the whole tail, and to a window of the stored tokens
+//         before it. No token of the tail is a candidate, and nothing is derived from the tail.
 // Method: toy model; such a plan against one whose window is longer by the tail.
 #include <algorithm>
 

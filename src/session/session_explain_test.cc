@@ -1,5 +1,5 @@
-// Goal:   what DBOptions say about an Attend is what runs, and what Explain says is what ran:
-//         threads, the limit of dense rows, tokens selected, bytes and times.
+// Goal:   an Attend runs as DBOptions say, and Explain reports what ran: threads, the limit of
+//         dense rows, selected tokens, bytes and times.
 #include <limits>
 #include <thread>
 

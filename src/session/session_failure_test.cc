@@ -1,5 +1,5 @@
-// Goal:   values that no attention can digest: NaN and Inf are kept, shown and never hidden by a
-//         plan; a finite value that overflows fails its step and nothing else.
+// Goal:   values for which attention is undefined. NaN and Inf are kept and shown, and no plan
+//         hides them. A finite value that overflows fails its step and nothing else.
 #include <cmath>
 #include <limits>
 

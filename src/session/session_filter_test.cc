@@ -1,6 +1,6 @@
-// Goal:   under a filter a session answers as one that holds the tokens that are left and nothing
-//         else, by every plan, from segments, a tail and its blocks; what was appended meanwhile is
-//         seen, and is not stored as if it had seen all.
+// Goal:   under a filter a session answers like a session that holds only the tokens that pass.
+//         This holds for every plan, for segments, a tail and its blocks. Tokens appended under the
+//         filter are visible. Store does not store them as if they had attended to all tokens.
 // Method: toy model; the same plan on a session to which the rows that are left were appended, and
 //         attention in float64 over these rows. Hidden rows are made to shout.
 #include <gmock/gmock.h>

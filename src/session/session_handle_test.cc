@@ -1,5 +1,7 @@
-// Goal:   a session moves to what was stored behind it at once if no call is using it, when the
-//         last call has ended otherwise. (In a step nothing moves: background_merge_test.cc.)
+// Goal:   after a background Store a session moves to the stored segments at once if no call is
+//         using it, otherwise when the last call ends. (No move inside a step:
+//         background_merge_test.cc.)
+// Method: a toy model; Stores that ended behind a session; other holders of the session.
 // Method: a toy model; Stores that have ended behind a session, and who else holds it meanwhile.
 #include "session/session_handle.h"
 

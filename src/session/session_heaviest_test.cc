@@ -1,6 +1,6 @@
-// Goal:   HeaviestTokens weighs what the session sees, by the queries of its own tokens and no
-//         others: stored or not, behind a cut, after crops, Stores and forks; what it can't read it
-//         says.
+// Goal:   HeaviestTokens weighs the tokens that the session sees, by the queries of the session's
+//         own tokens only. Tokens may be stored or not, behind a cut, after crops, Stores and
+//         forks. Tokens that cannot be read are reported.
 // Method: a key that all queries agree with; queries of which every row is sampled.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal:   a plan over an index that does not score every key answers as the same plan over all
-//         keys, from any number of segments and a tail, for prefixes, in later processes; while the
-//         index is not there, K is scored.
+// Goal:   a plan over an index that does not score every key gives the answers of the same plan
+//         over all keys. This holds for any number of segments and a tail, for prefixes and in
+//         later processes. While the index is missing, K is scored.
 // Method: toy model; plan against plan, for each index. With effort=100 every cluster is visited,
 //         so that only what the codes' estimates bring up differs; with such a beam_width short
 //         runs are scored whole, and with effort=1000 all blocks of keys are.

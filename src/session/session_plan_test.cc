@@ -1,7 +1,7 @@
-// Goal:   what a call runs is planned from facts alone: no row is read, and no byte asked of a
-//         file, before it is known which ones the call needs.
-// Method: a store on a file system that fails every operation once the session is open; what is
-//         planned there against what is planned, and run, on one that works.
+// Goal:   a call is planned from facts alone. The session reads no row, and no byte of a file,
+//         before it knows which rows the call needs.
+// Method: a store whose file system fails every operation once the session is open; its plan is
+//         compared with the plan, and the run, on a file system that works.
 #include "attndb/session.h"
 
 #include "api/database.h"

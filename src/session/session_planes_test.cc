@@ -1,6 +1,6 @@
-// Goal:   a plan that reads key planes answers nearly as the same plan over K, from any number of
-//         segments and a tail, in any later process; until planes are ready, and without memory for
-//         them, it answers exactly.
+// Goal:   a plan that reads key planes gives nearly the answers of the same plan over K, for any
+//         number of segments and a tail, in any later process. Until planes are ready, and without
+//         memory for them, its answers are exact.
 // Method: toy model; plan against plan.
 #include <cmath>
 #include <limits>

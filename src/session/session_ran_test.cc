@@ -1,5 +1,5 @@
-// Goal:   what ran is told from what the plan asks for: an index that is not built, too short or
-//         not used is never reported as used, before calls and after them.
+// Goal:   Explain separates what ran from what the plan asks for. An index that is not built, too
+//         short or not used is never reported as used, before calls and after them.
 // Method: toy model; lanes of the background that stand still until a test lets them go on; each
 //         reason in turn.
 #include <algorithm>

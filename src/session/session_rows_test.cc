@@ -1,6 +1,5 @@
-// Goal:   what a session answers does not depend on where the rows of its chain lie, and it asks
-//         for no more of them than its plan needs; rows that are lost fail the step that needs
-//         them.
+// Goal:   a session's answers do not depend on where the rows of its chain lie. It asks for no more
+//         rows than its plan needs. Lost rows fail the step that needs them.
 // Method: each plan over each shape of a chain, through layers in memory and through a source that
 //         reads each row from the file; all that is derived is ready.
 #include <cstring>

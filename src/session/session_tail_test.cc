@@ -1,6 +1,6 @@
-// Goal:   a prompt that was not stored is searched as a stored one is: blocks of its tail get what
-//         a plan reads, also while the prompt is read; cropped, forked, stored, without memory and
-//         with NaN, answers are those of the plan over all keys.
+// Goal:   a prompt that was not stored is searched like a stored one. Blocks of its tail get the
+//         derived objects that a plan reads, also during prefill. After crops, forks and Stores,
+//         without memory and with NaN, answers are those of the plan over all keys.
 // Method: toy model; plan against plan, as session_index_test.cc.
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-// Goal:   the exact meanings of a session's calls (include/attndb/session.h), and that bad input is
+// Goal:   each call of a session does exactly what include/attndb/session.h says, and bad input is
 //         a typed error that changes nothing.
 #include "attndb/session.h"
 

@@ -1,7 +1,7 @@
-// Goal:   a model whose keys are stored without RoPE is served as one whose keys are stored as they
-//         are given: by every plan, from segments, a tail and its blocks, forked, cropped,
-//         truncated, rebased, merged, found after a restart, exported and imported; it is another
-//         model to the store.
+// Goal:   a model whose keys are stored without RoPE is served like one whose keys are stored as
+//         given. This holds for every plan, for segments, a tail and its blocks, and for sessions
+//         and contexts that are forked, cropped, truncated, rebased, merged, found after a restart,
+//         exported or imported. The store takes it for another model.
 // Method: toy model in float32; the same calls on sessions of both models, and float64.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

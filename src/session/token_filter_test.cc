@@ -1,5 +1,6 @@
-// Goal:   which tokens a filter leaves, and how it follows a session that is cropped and goes on.
-// Method: lists of the tokens that are seen.
+// Goal:   a filter leaves the right tokens and follows a session that is cropped and then
+//         continues.
+// Method: lists of the visible tokens.
 #include "session/token_filter.h"
 
 #include <gmock/gmock.h>
