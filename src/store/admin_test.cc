@@ -1,4 +1,4 @@
-// Goal:   what is set is told, and nothing is set in a store that is only read.
+// Goal:   Describe tells each value that was set, and a read-only store refuses to set one.
 // Method: one context, listed and described.
 #include "store/admin.h"
 

@@ -1,5 +1,5 @@
-// Goal:   the file of a segment goes when its commit was refused, and stays as long as a commit
-//         that failed may yet be found.
+// Goal:   the file of a segment is removed when its commit was refused. It stays as long as a
+//         commit that failed may still turn out to be on disk.
 // Method: a catalog, with files that are segments by their names alone; a reader of the catalog
 //         keeps its log from being emptied.
 #include "store/commits.h"

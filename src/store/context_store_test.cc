@@ -1,6 +1,6 @@
-// Goal:   the store needs no session: who gives it a tail and tokens finds them again as a chain,
-//         in the next process too, which finds no file that a crash left.
-// Method: random segments in memory are the tails, and what must be read back.
+// Goal:   the store needs no session. A caller that gives it a tail and tokens finds them again as
+//         a chain, also in the next process. That process finds no file left by a crash.
+// Method: random segments in memory are the tails and the expected rows.
 #include "store/context_store.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal:   damage that somebody met is in the catalog before anybody looks there, with what is whole
-//         all the same.
+// Goal:   damage that a reader met is in the catalog before another caller reads the catalog,
+//         together with the tokens that are still whole.
 // Method: a byte of a segment's file is turned over, and noted by hand; the lane that would write
 //         the note down is stuck, or not.
 #include "store/damage_reports.h"

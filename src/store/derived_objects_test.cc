@@ -1,5 +1,5 @@
-// Goal:   a derived object takes no room that its tenant or the disk does not have, neither when it
-//         is begun nor when it is published; it is given up for wrong bytes alone.
+// Goal:   a derived object takes no room that its tenant or the disk lacks, neither when its build
+//         begins nor when it is published. It is given up only for wrong bytes.
 // Method: a store of one small segment, whose objects are published by hand; losses of each kind
 //         told to it.
 #include "store/derived_objects.h"

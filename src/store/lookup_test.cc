@@ -1,5 +1,5 @@
-// Goal:   a prompt, or a name, finds what is stored and fits its model and position; a search looks
-//         through shared segments once.
+// Goal:   a prompt, or a name, finds the stored contexts that fit its model and position. A search
+//         goes through shared segments once.
 // Method: small stores of random segments, looked up by prompts that share some of their tokens.
 #include "store/lookup.h"
 

@@ -1,5 +1,6 @@
-// Goal:   nothing is called durable over files that are gone or cut: a Store writes anew what is in
-//         memory of them, or fails and says why. What is run again mends what had lost them.
+// Goal:   no call reports tokens as durable whose files are gone or cut. A Store writes them again
+//         from the rows in memory, or fails and says why. Running a call again repairs contexts
+//         that had lost the files.
 // Method: a context whose segment is open when its files are removed, or cut, behind the store's
 //         back; its rows in memory or not.
 #include <gmock/gmock.h>

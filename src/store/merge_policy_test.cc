@@ -1,4 +1,4 @@
-// Goal:   chains stay short and no token is rewritten often, however the tokens came in.
+// Goal:   chains stay short and no token is rewritten often, for any sizes of Stores.
 #include "store/merge_policy.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Goal:   what Stores leave at the end of a chain becomes one segment, with the same rows, in the
-//         background or before the Store returns; who holds the run finds what took its place.
+// Goal:   the short segments that Stores leave at the end of a chain become one segment with the
+//         same rows, in the background or before the Store returns. A holder of the run finds the
+//         merged segment.
 // Method: a context that grows by small tails; samples of q, progress and a disk that are looked at
 //         beside it.
 #include "store/merger.h"

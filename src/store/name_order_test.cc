@@ -1,5 +1,5 @@
-// Goal:   who wants a name gets it behind all that wanted it before, and waits for nobody else; a
-//         job that waits is not started.
+// Goal:   a job gets a name after all jobs that wanted it earlier, and waits for no other job. A
+//         waiting job is not started.
 // Method: jobs of one name and of others, which are started by hand.
 #include "store/name_order.h"
 

@@ -1,6 +1,6 @@
-// Goal:   of the files that the catalog does not know, those go that nobody can miss, and others
-//         are put aside, and keep their numbers; nothing is written where the disk of its own
-//         files is absent.
+// Goal:   among the files that the catalog does not know, those that nobody can miss are removed.
+//         The others are put aside and keep their numbers. Nothing is written where the disk of the
+//         store's own files is absent.
 // Method: files of made-up names beside those of a small store, which is opened again.
 #include "store/orphans.h"
 

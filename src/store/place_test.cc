@@ -1,4 +1,4 @@
-// Goal:   a path that leads elsewhere than it did is told.
+// Goal:   a path that now leads to another place is reported.
 // Method: a folder with a file, which are moved, replaced and put back.
 #include "store/place.h"
 

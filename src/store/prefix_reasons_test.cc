@@ -1,4 +1,4 @@
-// Goal:   each way in which a prompt is not reused whole has its sentence.
+// Goal:   each reason why a prompt is not reused whole has its sentence.
 #include "store/prefix_reasons.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Goal:   what is stored again has no new chain; what is worth sharing is shared; what is held is
-//         not evicted; what can be refused is refused before anything is written.
+// Goal:   storing a context again makes no new chain. Segments worth sharing are shared, and held
+//         segments are not evicted. A Store that can be refused is refused before anything is
+//         written.
 // Method: small stores with a quota, and on a disk that fails or is full.
 #include "store/publisher.h"
 

@@ -1,6 +1,6 @@
-// Goal:   who finds no room waits for what is about to give some: for who reads a segment that was
-//         dropped, for its removal, and for a merge under way. A Store that waits for its name
-//         holds up none of another name.
+// Goal:   a Store without room waits for work that is about to free some: for readers of a dropped
+//         segment, for its removal, and for a merge under way. A Store that waits for its name
+//         delays no Store of another name.
 // Method: a quota that is full; a job of the background, or a Compact in another thread, that goes
 //         on for a while when the call has begun.
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Goal:   a segment is open once, stays open for the next reader, and is closed when too many are
-//         that nobody reads: the longest unused first. It is marked until a commit names it.
+// Goal:   a segment is open once and stays open for the next reader. When too many unread segments
+//         are open, the least recently used is closed first. A segment is marked until a commit
+//         names it.
 // Method: more small segments in memory than may stay open.
 #include "store/segment_registry.h"
 

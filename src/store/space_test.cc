@@ -1,5 +1,5 @@
-// Goal:   room in a quota is made of the contexts that were used longest ago and are not in use,
-//         and refused where these do not suffice.
+// Goal:   evicting the least recently used contexts that are not in use makes room in a quota. A
+//         request is refused where these do not suffice.
 // Method: a catalog of made-up segments, without files; a disk of some free bytes.
 #include "store/space.h"
 

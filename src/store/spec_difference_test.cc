@@ -1,4 +1,4 @@
-// Goal:   of two specs that differ in one field, that field is named with both values.
+// Goal:   if two specs differ in one field, the difference names that field with both values.
 #include "store/spec_difference.h"
 
 #include <gtest/gtest.h>

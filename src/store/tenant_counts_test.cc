@@ -1,4 +1,4 @@
-// Goal:   what is counted for one tenant is told to that tenant alone.
+// Goal:   the counts of one tenant are told to that tenant alone.
 #include "store/tenant_counts.h"
 
 #include <gtest/gtest.h>

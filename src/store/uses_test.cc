@@ -1,7 +1,7 @@
-// Goal:   segments stay as long as somebody reads them, and a context is opened as far as it is
-//         asked for.
-// Method: a store whose contexts are dropped while their chains are held, on a disk whose calls the
-//         test answers.
+// Goal:   segments stay as long as a reader holds them, and a context is opened only as far as the
+//         caller asks.
+// Method: a store whose contexts are dropped while their chains are held; a file system whose calls
+//         the test answers.
 #include "store/uses.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal:   a byte that is not what was stored is found, and its segment quarantined; a whole store
-//         has no findings; who can't read a file knows nothing of its bytes.
+// Goal:   Verify finds a byte that differs from the stored one and quarantines its segment. A whole
+//         store has no findings. A file that can't be read is not reported as damaged.
 // Method: a byte of a segment's file is turned over; each read of a file fails once.
 #include "store/verifier.h"
 

@@ -1,5 +1,5 @@
-// Goal:   every job is done once, before Finish returns, and one that waits delays none of the
-//         others; a job, and what it holds, may add others.
+// Goal:   every job is done once, before Finish returns. A job that waits delays no other job. A
+//         job, and the objects that it holds, may add jobs.
 #include "store/writers.h"
 
 #include <gtest/gtest.h>
