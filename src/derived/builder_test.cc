@@ -1,6 +1,6 @@
-// Goal:   what sessions ask for is made in the background, on disk where the store allows that and
-//         else in memory; nobody who asks waits, whatever the background is stuck in; what was
-//         asked for and not made is wished for.
+// Goal:   derived objects that sessions ask for are built in the background, on disk where the
+//         store allows that and otherwise in memory. No caller waits, wherever the background is
+//         stuck. Objects that were requested and not built become wishes.
 // Method: a store of one segment, kinds that copy bytes, and gates that builds wait at.
 #include "derived/builder.h"
 

@@ -1,5 +1,6 @@
-// Goal:   the cache says what is ready without looking further: what it has learned, less what was
-//         lost or dropped since; layers are read once, shared, and dropped for other memory.
+// Goal:   the cache tells which objects are ready without reading files: those that it learned of,
+//         less those that were lost or dropped since. Layers are read once, shared, and dropped
+//         when memory is needed.
 // Method: a folder with a segment and objects of it, damaged and removed.
 #include "derived/cache.h"
 

@@ -1,5 +1,5 @@
-// Goal:   a slow build that is told to end, as when its store is closed, keeps the heads that it
-//         had made, and the next one makes the others alone.
+// Goal:   a slow build that is told to end, for example because its store closes, keeps its
+//         finished heads. The next build makes only the others.
 // Method: a store of one segment; a kind that tells its own lane to end after some heads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal:   a kind gives its index what it is to be made from: the keys of the head without a
-//         context's sinks, their queries, what RoPE turns together, the group's denominators, and
-//         the options of the store; what was made in another way is refused.
+// Goal:   a kind gives its index the right source: the keys of the head without a context's sinks,
+//         their queries, the dims that RoPE turns together, the group's denominators, and the
+//         options of the store. Objects made in another way are refused.
 // Method: a segment of random rows with sampled queries; the bytes of a head that a kind builds
 //         against those that its index makes of the rows as they were given.
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal:   what is done for all heads of a layer or of a run is done for each of them: sizes are
-//         sums over heads, layers are told of in order, and no error of a file is passed over.
+// Goal:   work for all heads of a layer or of a run is done for each of them. Sizes are sums over
+//         heads, layers are reported in order, and every error of a file is returned.
 // Method: kinds of a few bytes, or of so many that they fill a writer's buffer, over a segment of
 //         two layers, the second of which has a window.
 #include "derived/kind.h"

@@ -1,6 +1,6 @@
-// Goal:   each job that is added is done once, in the order of its lane; a long one delays no other
-//         lane; what is cancelled ends; waiting ends when nothing is left; stopping ends at once
-//         and starts nothing more.
+// Goal:   each job is done once, in the order of its lane. A long job delays no other lane. A
+//         cancelled job ends. Waiting ends when no job is left. Stopping ends at once and starts no
+//         more jobs.
 // Method: jobs that note what they do, or wait at a gate (run under TSan too).
 #include "derived/lanes.h"
 

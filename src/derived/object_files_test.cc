@@ -1,5 +1,5 @@
-// Goal:   the files of an object say which store, segment and bytes it was made from, and are read
-//         beside no others; what is stopped, damaged or removed is told.
+// Goal:   the files of an object name the store, segment and bytes that it was made from, and are
+//         read for no others. Stopped builds, damage and removed files are reported.
 // Method: a folder with a segment and objects of it, whose headers are decoded.
 #include "derived/object_files.h"
 
