@@ -1,5 +1,5 @@
-// Goal:   each block's maximum is that of the question behind the block, sinks and heads that are
-//         not finite left out.
+// Goal:   each block's maximum is the maximum for the question placed behind the block. Sinks and
+//         heads with NaN or Inf are left out.
 // Method: random keys; scores of rows turned one by one, added up in float64.
 #include "find/block_scores.h"
 

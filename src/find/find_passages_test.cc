@@ -1,5 +1,5 @@
-// Goal:   a search finds the keys that a question was made of, in whatever run they lie, and goes
-//         on without what it can't read.
+// Goal:   a search finds the keys that a question was made of, in any run, and continues without
+//         rows that it can't read.
 // Method: random keys in memory; a question of keys of one passage.
 #include "find/find_passages.h"
 

@@ -1,5 +1,5 @@
-// Goal:   a ranking tells passages by what stands out, whatever scale a row or a head has, and
-//         never two that share a block.
+// Goal:   a ranking picks the passages that stand out, whatever scale a row or a head has, and
+//         never two passages that share a block.
 // Method: maxima made by hand.
 #include "find/passage_ranking.h"
 

@@ -1,4 +1,4 @@
-// Goal:   a question's rows are those that the model would have made elsewhere.
+// Goal:   a question's rows equal those that the model would compute at another position.
 // Method: RoPE in float64 of the same unrotated rows.
 #include "find/placed_question.h"
 
