@@ -1,5 +1,5 @@
-// Goal:   clusters read back are the clusters written, and no bytes, however they were made, crash
-//         a reader or a search of what it let through.
+// Goal:   clusters read back are the clusters written. No bytes crash a reader, or a search of
+//         clusters that the reader accepted.
 // Method: written parts are changed at random and cut short; fields are set to what they must not
 //         be. Run under ASan and UBSan too.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

@@ -1,5 +1,5 @@
-// Goal:   a search of clusters finds nearly all that a search of all keys does, with exact scores,
-//         looks at few keys, and keeps its filters; whatever keys and queries are like.
+// Goal:   a search of clusters finds nearly all keys that a search of all keys finds, with exact
+//         scores. It scores few keys and obeys its filters, for any keys and queries.
 // Method: heads of topics with queries from elsewhere, brute force as the oracle, fixed seeds and
 //         recorded thresholds of recall.
 // Replay: seeds are constants.

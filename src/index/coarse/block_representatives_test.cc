@@ -1,5 +1,5 @@
-// Goal:   a block is represented by the keys that the queries behind it looked at most, as the
-//         paper scores them, and by the mean of its keys where there are none.
+// Goal:   the keys that the queries behind a block weighed most represent the block, scored as in
+//         the paper. Without such queries the mean of its keys does.
 // Method: heads of keys that drift; against sums over all queries in float64.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/coarse/block_representatives.h"

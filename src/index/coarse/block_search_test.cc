@@ -1,5 +1,5 @@
-// Goal:   a search selects blocks whole, those that are worth most to the group as the papers have
-//         it, scores their keys exactly, and finds nothing that is hidden.
+// Goal:   a search selects whole blocks, those that the papers' scores rank highest for the group.
+//         It scores their keys exactly and finds no hidden key.
 // Method: keys around topics, q rows near some of them; against a selection in float64 by sorting.
 // Replay: a test's seed is its parameter.
 #include "index/coarse/block_search.h"

@@ -1,5 +1,5 @@
-// Goal:   keys of one direction are in one cluster however long they are, no cluster is empty, and
-//         keys that are few or alike are clustered too.
+// Goal:   keys of one direction are in one cluster, whatever their lengths. No cluster is empty.
+//         Few keys, or keys that are alike, are clustered too.
 // Method: keys around directions that are known; the assignment of each key against inner products
 //         in float64.
 #include "index/coarse/spherical_kmeans.h"

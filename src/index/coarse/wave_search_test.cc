@@ -1,5 +1,5 @@
-// Goal:   a search scores exactly the keys of the clusters that are worth most to the group, each
-//         row finds its best of them, and nothing that is hidden is found.
+// Goal:   a search scores exactly the keys of the clusters that are ranked highest for the group.
+//         Each row finds its best among these keys, and no hidden key is found.
 // Method: keys around topics, q rows near some of them; against a selection in float64 by sorting.
 // Replay: a test's seed is its parameter.
 #include "index/coarse/wave_search.h"

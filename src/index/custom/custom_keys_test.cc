@@ -1,6 +1,6 @@
-// Goal:   of what a caller's type selects, the visible rows are found with exact scores, each
-//         head's by itself, and its estimate is handed on; a type is asked with the rows that it
-//         may select.
+// Goal:   among the rows that a caller's type selects, the visible ones are found with exact
+//         scores, for each head by itself, and the type's estimate is passed on. A type is asked
+//         with the rows that it may select.
 // Method: two runs of random keys; scores in float64.
 #include "index/custom/custom_keys.h"
 

@@ -1,5 +1,4 @@
-// Goal:   the set is the smallest that holds the mass, whatever sinks and window hold, and under
-//         any cap.
+// Goal:   the set is the smallest that holds the mass, for any sinks, window and cap.
 // Method: against sorting in float64.
 #include "index/flat/mass_search.h"
 

@@ -1,4 +1,4 @@
-// Goal:   lists of nearest rows are those of a sort of all scores.
+// Goal:   the lists of nearest rows equal those from sorting all scores.
 // Method: whole numbers small enough for exact scores, so that many are equal.
 #include "index/graph/exact_nearest.h"
 

@@ -1,5 +1,5 @@
-// Goal:   a graph read back is the graph written, and no bytes, however they were made, crash a
-//         reader or a walk of what it let through.
+// Goal:   a graph read back is the graph written. No bytes crash a reader, or a walk of a graph
+//         that the reader accepted.
 // Method: every field is set to what it must not be; bytes are changed at random and cut short. Run
 //         under ASan and UBSan too.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

@@ -1,5 +1,5 @@
-// Goal:   a graph finds what a scan of all keys finds, but for a recorded part; it is the same for
-//         any number of threads; and no source, however poor, breaks it.
+// Goal:   a graph finds the keys that a scan of all keys finds, except for a recorded share. It is
+//         the same for any number of threads. No source breaks it.
 // Method: keys and queries of different distributions, by seed; brute force.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_index.h"

@@ -1,4 +1,5 @@
-// Goal:   what stands beside a key most often is found, and of it those that nothing hides.
+// Goal:   the most frequent neighbours of a key are counted, and those that no chosen one hides are
+//         chosen.
 // Method: against counts in a map, and the rule as it reads: each candidate against each chosen
 //         one.
 #include "index/graph/graph_neighbours.h"

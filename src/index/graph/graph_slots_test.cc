@@ -1,4 +1,5 @@
-// Goal:   what is written into a slot is read from it, at every width, and no neighbour is touched.
+// Goal:   a slot gives back the list written into it, at every width, and its neighbours stay as
+//         they are.
 // Method: random lists at every width and length.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_slots.h"

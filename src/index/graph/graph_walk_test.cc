@@ -1,5 +1,6 @@
-// Goal:   walks find what their kind promises: ranges hold what they should and nothing below, the
-//         filter is kept, and a prefix loses no recall, seen through in either way.
+// Goal:   walks find the keys that their kind promises. Ranges hold all their keys and none below
+//         the range. Filters are obeyed. A prefix loses no recall, with either way to see through
+//         the filter.
 // Method: brute force; both walks of a range; prefixes of 5 % to all.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_walk.h"

@@ -1,6 +1,5 @@
-// Goal:   the build is RoarGraph's as published: list for list those of the three steps written
-//         down plainly; its bytes are read back, and no bytes, however they were made, crash a
-//         reader.
+// Goal:   the build is RoarGraph's as published: its lists equal those of the three steps written
+//         down plainly. Its bytes are read back, and no bytes crash a reader.
 // Method: whole numbers small enough for exact scores, so that many are equal; a reference of
 //         vectors, sorting and no blocks. Bytes are changed at random and cut short.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

@@ -1,5 +1,5 @@
-// Goal:   keys are inserted into a RoarGraph by RetrievalAttention's rule, list for list as by its
-//         definition; what comes of it is a whole graph, whatever it grew from.
+// Goal:   keys are inserted into a RoarGraph by RetrievalAttention's rule, with the lists that its
+//         definition gives. The result is a whole graph, whatever graph it grew from.
 // Method: whole numbers small enough for exact scores, so that many are equal; a reference of
 //         vectors and sorting. Bytes are read back, which checks every list.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

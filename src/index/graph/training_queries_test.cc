@@ -1,4 +1,4 @@
-// Goal:   queries are those of the tokens that are asked for, and as many as may be.
+// Goal:   the queries belong to the requested tokens, and are as many as allowed.
 // Method: tables of numbers; parts of a source are counted token by token.
 #include "index/graph/training_queries.h"
 

@@ -1,5 +1,5 @@
-// Goal:   estimates are near the exact scores, by as much as they say; zero, equal and single keys
-//         and odd dims are no special case.
+// Goal:   estimates differ from the exact scores by as much as the planes say. Zero, equal and
+//         single keys and odd dims are no special case.
 // Method: against float64 inner products.
 #include "index/planes/key_planes.h"
 

@@ -1,5 +1,5 @@
-// Goal:   no score is further from q.k than its block's bound, whatever q and k are; and the bound
-//         says something.
+// Goal:   no score is further from q.k than its block's bound, for any q and k, and the bound is
+//         small.
 // Method: against float64, for every transform, over distributions that quantization, rotation or
 //         float32 do badly on: some 500,000 scores.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

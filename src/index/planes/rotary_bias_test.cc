@@ -1,5 +1,5 @@
-// Goal:   a bias is found, taken out of keys and added back to scores as the rotary embedding would
-//         have it, at any position.
+// Goal:   a bias is found, removed from keys and added back to scores as the rotary embedding turns
+//         it, at any position.
 // Method: against the embedding in float64.
 #include "index/planes/rotary_bias.h"
 

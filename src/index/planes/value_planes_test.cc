@@ -1,6 +1,5 @@
-// Goal:   value planes and means stand for the values they were made of, read back they are what
-//         was written, and no bytes, however they were made, crash a reader or a sum of what it let
-//         through.
+// Goal:   value planes and means approximate the values they were made from. Read back, they equal
+//         those written. No bytes crash a reader, or a sum over planes that the reader accepted.
 // Method: written bytes are changed at random and cut short; every field is set to what it must not
 //         be. Run under ASan and UBSan too.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

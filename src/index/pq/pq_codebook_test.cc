@@ -1,5 +1,5 @@
-// Goal:   codebooks are as good as those of plain k-means, the same whatever the threads, and
-//         defined whatever the keys.
+// Goal:   codebooks are as good as those of plain k-means. They are the same for any number of
+//         threads, and defined for any keys.
 // Method: against float64; keys of every awkward kind.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/pq/pq_codebook.h"

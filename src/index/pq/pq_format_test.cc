@@ -1,5 +1,5 @@
-// Goal:   codes read back are the codes written, and no bytes, however they were made, crash a
-//         reader or a scan of what it let through.
+// Goal:   codes read back are the codes written. No bytes crash a reader, or a scan of codes that
+//         the reader accepted.
 // Method: written bytes are changed at random and cut short; every field is set to what it must not
 //         be. Run under ASan and UBSan too.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

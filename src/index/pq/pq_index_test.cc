@@ -1,5 +1,5 @@
 // Goal:   a search by product codes gives a group one selection, with exact scores: the keys that
-//         are worth most to any of its rows, as far as codes tell.
+//         rank highest for any of its rows, by their codes.
 // Method: keys around topics, q rows near some of them; against exact scores of all.
 // Replay: a test's seed is its parameter.
 #include "index/pq/pq_index.h"

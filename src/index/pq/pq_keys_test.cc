@@ -1,5 +1,5 @@
-// Goal:   scores by product codes rank keys as plain product quantization does, err as much as they
-//         say, and never by more than their bounds.
+// Goal:   scores by product codes rank keys as plain product quantization does. Their error is as
+//         large as they say, and never above their bounds.
 // Method: against float64 on keys in topics; awkward keys.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/pq/pq_keys.h"
