@@ -1,5 +1,5 @@
-// Goal:   predicted bytes are those that the engine reads, and time is their sum at the machine's
-//         prices.
+// Goal:   predicted bytes equal the bytes that the engine reads, and predicted time is their sum at
+//         the machine's prices.
 #include "planner/cost_model.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal:   ratios follow what is seen, one bad call does not overthrow them, what comes from a file
-//         can't break them, and heads are told apart.
+// Goal:   ratios follow the measurements, and one bad call does not upset them. Values from a file
+//         can't break them, and each head has its own.
 #include "planner/learned_state.h"
 
 #include <gtest/gtest.h>

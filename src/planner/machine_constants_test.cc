@@ -1,4 +1,4 @@
-// Goal:   constants between and beyond those that were measured.
+// Goal:   constants are right between the measured ones and beyond them.
 #include "planner/machine_constants.h"
 
 #include <gtest/gtest.h>

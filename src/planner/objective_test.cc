@@ -1,5 +1,5 @@
-// Goal:   a TPOT objective takes the smallest error that fits, says so if none does, and is looked
-//         for again when the context has grown.
+// Goal:   a TPOT objective takes the smallest error that fits the time, and says so if none does.
+//         It chooses again when the context has grown.
 #include "planner/objective.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal:   what docs/plan.md gives as the papers' settings can be run.
+// Goal:   every plan that docs/plan.md gives as a paper's setting can be run.
 // Method: every plan text of that table is parsed; the document is read from the source tree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal:   the rules of AlayaDB's Fig. 8 hold in their order, and beyond them a head takes what is
-//         cheaper: on any machine it ends up with what is faster there, and loses next to nothing
-//         on the way.
+// Goal:   the rules of AlayaDB's Fig. 8 hold in their order. Beyond them a head takes the cheaper
+//         plan: on any machine it ends with the faster plan there, and loses almost no time on the
+//         way.
 // Method: pure functions over made-up facts and prices, and a simulated machine whose real costs
 //         differ from the predicted ones; no disk.
 #include "planner/plan_layer.h"

@@ -1,5 +1,5 @@
-// Goal:   a query and an index that only a test knows are parsed and printed like those that are
-//         built in: adding one changes no existing file.
+// Goal:   a query and an index that only a test knows are parsed and printed like built-in ones:
+//         adding one changes no existing file.
 #include "planner/plan_registry.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Goal:   a tally says what ran instead of what a plan asks for, why, and for how much of it.
+// Goal:   a tally tells which index or query ran instead of the plan's, why, and for which share.
 // Method: tables of weights, and the texts that follow from them.
 #include "planner/ran.h"
 

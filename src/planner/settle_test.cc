@@ -1,5 +1,5 @@
-// Goal:   each arm of AlayaDB's Fig. 8 is taken where the paper takes it, and says so; a pyramid's
-//         layers have their shares, whose mean is the budget.
+// Goal:   each arm of AlayaDB's Fig. 8 is taken in the same cases as in the paper, and the reason
+//         names it. The layers of a pyramid have their shares, whose mean is the budget.
 // Method: pure functions over made-up facts.
 #include "planner/settle.h"
 
