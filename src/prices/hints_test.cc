@@ -1,5 +1,5 @@
-// Goal:   what was noted is found again by the next process, and a file that is damaged, foreign or
-//         hostile is as if it were not there.
+// Goal:   the next process finds the noted values again. A file that is damaged, foreign or hostile
+//         counts as missing.
 #include "prices/hints.h"
 
 #include <gtest/gtest.h>

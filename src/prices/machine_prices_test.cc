@@ -1,5 +1,6 @@
-// Goal:   plans are priced by what was given, else by what this machine was measured to take, by
-//         this process or an earlier one, else by fixed constants; a machine is measured once.
+// Goal:   plans are priced by the prices that the user gave, otherwise by a measurement of this
+//         machine from this process or an earlier one, otherwise by fixed constants. A machine is
+//         measured once.
 // Method: hints of a folder, before and after a measurement.
 #include "prices/machine_prices.h"
 

@@ -1,4 +1,4 @@
-// Goal:   measuring gives constants that a cost model can work with, of this machine.
+// Goal:   a measurement of this machine gives constants that the cost model can use.
 #include "prices/measure_machine.h"
 
 #include <gtest/gtest.h>
