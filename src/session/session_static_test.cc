@@ -1,6 +1,6 @@
 // Goal:   static=prefill:n also attends to the stored tokens that the prompt's last queries weighed
-//         most, among the tokens that the session sees, once these are known. Without
-//         sampled queries there are none.
+//         most, among the tokens that the session sees, once these are known. Without sampled
+//         queries there are none.
 // Method: a toy model of one kv head whose queries are all sampled, against float64 loops over the
 //         generator's rows, which know nothing of what is stored.
 #include <algorithm>
