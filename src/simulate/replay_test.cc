@@ -1,7 +1,7 @@
-// Goal:   times, hits and tokens of a replay are those of a calculation by hand; at the paper's
+// Goal:   times, hits and tokens of a replay equal those of a calculation by hand. At the paper's
 //         settings its hit rates are the paper's.
-// Method: workloads of a few turns; then one seed of [AS] 4.1's workload against Fig. 21. What six
-//         seeds give is measured by attndb-bench tiers.
+// Method: workloads of a few turns; then one seed of [AS] 4.1's workload against Fig. 21.
+//         attndb-bench tiers measures the results of six seeds.
 #include "simulate/replay.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal:   a report says what was simulated, its figures agree with each other, and an error names
+// Goal:   a report names the simulated setup, its figures agree with each other, and an error names
 //         the wrong option.
 // Method: small workloads through the public interface. The other tests of this folder test the
 //         results of replays.

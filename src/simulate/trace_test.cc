@@ -1,6 +1,5 @@
-// Goal:   a trace is read as it is documented, and each bad line is named with what is wrong.
-// Method: small traces; then lines that are cut and bent at random, which may be refused but no
-//         more.
+// Goal:   a trace is read as documented, and the error for a bad line names the line and the fault.
+// Method: small traces; then lines that are cut and changed at random, which may only be refused.
 #include "simulate/trace.h"
 
 #include <gmock/gmock.h>
