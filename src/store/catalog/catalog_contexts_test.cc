@@ -1,4 +1,4 @@
-// Goal:   contexts are found by their tenant only, described, kept and dropped as asked.
+// Goal:   contexts are found only by their tenant. They are described, kept and dropped as asked.
 // Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

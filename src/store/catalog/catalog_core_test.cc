@@ -1,6 +1,6 @@
-// Goal:   access times are kept until they are written, no number is handed out twice, nothing is
-//         written that need not be, a log that can't be emptied is guarded, and what is no catalog
-//         of ours is refused, each time that it is looked at.
+// Goal:   access times are kept until they are written. No number is given out twice, nothing is
+//         written without need, and a log that can't be emptied is guarded. A file that is not a
+//         catalog of attndb is refused each time it is opened.
 // Method: a catalog that is closed and opened again, one that is only read, one of each version
 //         before, and one in a folder without locks; simulated clocks; calls of the system that
 //         fail when SQLite makes them.

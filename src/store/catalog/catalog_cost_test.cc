@@ -1,6 +1,6 @@
-// Goal:   what a call costs does not grow with the number of contexts, its tenant's or others': all
-//         that does is in an index. What looks at each context of a tenant, or of the store, grows
-//         with their number and no faster.
+// Goal:   the cost of a call does not grow with the number of contexts, of its tenant or of others,
+//         since each lookup uses an index. Calls that visit each context of a tenant, or of the
+//         store, grow linearly with their number.
 // Method: steps of SQLite's virtual machine that a call takes among 20 contexts of one tenant,
 //         among 1,000 that share a prefix, and among those 20 beside 1,000 of 99 other tenants; and
 //         rows of tables that it scanned. Steps are no times: they are the same on every machine.

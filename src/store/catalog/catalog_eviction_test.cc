@@ -1,5 +1,5 @@
-// Goal:   contexts are given up least recently used first, as few as free the bytes, and what that
-//         frees is what their drop gives back.
+// Goal:   contexts are evicted least recently used first, as few as free the bytes. Eviction frees
+//         as much as dropping these contexts would.
 // Method: small stores, one behaviour a test; rows that SQL has changed; random histories, where
 //         contexts share segments and accesses are noted, written and tied, against a walk over all
 //         contexts.

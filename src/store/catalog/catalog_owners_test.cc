@@ -1,4 +1,4 @@
-// Goal:   tenants keep their quotas, models are given back as they are stored, and nobody has a
+// Goal:   tenants keep their quotas, models come back as they were stored, and no call finds a
 //         tenant that was never ensured.
 // Method: one catalog, opened again where that matters.
 #include <gmock/gmock.h>

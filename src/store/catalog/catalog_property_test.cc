@@ -1,4 +1,4 @@
-// Goal:   the catalog says what a plain map of contexts would say, after any history.
+// Goal:   after any history the catalog answers like a plain map of contexts.
 // Method: random publishes of two tenants, growths, replaces, drops, quarantines, merges, expiries
 //         and reopenings over small alphabets (so that prefixes collide in every way), against a
 //         std::map; after each step random lookups are compared with brute force, at the end Verify

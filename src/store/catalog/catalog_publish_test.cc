@@ -1,4 +1,4 @@
-// Goal:   a publish makes exactly what was asked, or changes nothing.
+// Goal:   a publish makes exactly the requested rows, or changes nothing.
 // Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

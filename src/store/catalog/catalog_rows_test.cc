@@ -1,4 +1,4 @@
-// Goal:   rows that no writer of ours stores are refused by name, never used.
+// Goal:   rows that no version of attndb writes are refused by name, never used.
 // Method: queries that make up the values.
 #include "store/catalog/catalog_rows.h"
 

@@ -1,5 +1,5 @@
-// Goal:   Compact is shown every segment whose chains have changed since it was settled, and
-//         contexts that show what can be merged of it.
+// Goal:   Compact gets every segment whose chains changed since it was settled, and the contexts
+//         that show how much of it can be merged.
 // Method: small stores, one behaviour a test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

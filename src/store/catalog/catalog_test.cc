@@ -1,5 +1,5 @@
-// Goal:   a catalog is made only where it is wanted, and holds when it is opened again what it
-//         held.
+// Goal:   a catalog is created only where the caller wants one, and holds the same rows when it is
+//         opened again.
 // Method: small stores, one behaviour a test; Verify at the end of each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal:   what a segment is to have is known until it has it, over processes and merges, and is
-//         forgotten with the segment; a catalog from before there were wishes is taken on.
+// Goal:   a segment's wishes are kept until they are fulfilled, over processes and merges, and are
+//         forgotten with the segment. A catalog older than wishes is upgraded.
 // Method: small stores, one behaviour a test; Verify at the end of each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
