@@ -1,5 +1,5 @@
-// Goal:   a q row's result is the same, bit by bit, whatever rows are beside it, however its tokens
-//         are cut at tiles, and whichever of AttendRows and AttendBlock folds them.
+// Goal:   a q row's result is the same, bit by bit, for any other rows beside it, any split of its
+//         tokens into tiles, and either of AttendRows and AttendBlock.
 // Method: each row alone against all, over a grid of ISA, dtype, dims, places and masks.
 // Replay: seeds are constants.
 #include <algorithm>

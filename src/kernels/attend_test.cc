@@ -1,4 +1,4 @@
-// Goal:   decode attention equals the float64 twin, reads nothing it may not, and composes.
+// Goal:   decode attention equals the float64 twin, reads only its rows, and parts merge.
 // Method: grid over ISA, dtype, lengths around the tile size, head dims, group sizes, alignment,
 //         with NaN around every row; then NaN, inf, empty sets and splits by hand.
 // Replay: seeds are constants.

@@ -1,5 +1,5 @@
-// Goal:   each inner product is exact, for every width of row and number of indices, at the ends of
-//         the range of bytes too, and nothing behind the last is written.
+// Goal:   each inner product is exact, for every width of row, any number of indices and the
+//         extreme byte values. Nothing behind the last result is written.
 // Method: against 64-bit integers.
 #include "kernels/byte_dot.h"
 

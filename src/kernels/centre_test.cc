@@ -1,5 +1,5 @@
-// Goal:   sums, centred rows and norms are right, for every width of row, and nothing between rows
-//         is touched.
+// Goal:   sums, centred rows and norms are right for every width of row. Memory between rows
+//         stays as it is.
 // Method: against float64.
 #include "kernels/centre.h"
 

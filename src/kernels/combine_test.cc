@@ -1,5 +1,5 @@
-// Goal:   each sum is right for any numbers of rows, functions and columns, and nothing past the
-//         last column is written.
+// Goal:   each sum is right for any numbers of rows, functions and columns. Nothing past the last
+//         column is written.
 // Method: against float64.
 #include "kernels/combine.h"
 

@@ -1,4 +1,4 @@
-// Goal:   conversions round to nearest even, keep denormals and report what was lost, on every ISA.
+// Goal:   conversions round to nearest even, keep denormals and report losses, on every ISA.
 // Method: all 65,536 patterns widened against ldexp; narrowing against a search in the sorted table
 //         of all finite values; ISAs bit for bit against the scalar definition.
 // Replay: seeds are constants.

@@ -1,5 +1,5 @@
-// Goal:   rotated rows are those of the float64 matrix, inner products are kept, bits do not depend
-//         on the ISA.
+// Goal:   rotated rows equal those of the float64 matrix. Inner products are kept, and bits do not
+//         depend on the ISA.
 // Method: the transform by its definition, sum of x_j * (-1)^popcount(i & j), in float64; poison
 //         between rows.
 // Replay: seeds are constants.

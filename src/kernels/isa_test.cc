@@ -1,5 +1,5 @@
-// Goal:   the ISA can be asked for by name, never ends in an illegal instruction, and tells the
-//         truth.
+// Goal:   a user can choose the ISA by name. The choice never ends in an illegal instruction, and
+//         the name reported is the ISA in use.
 // Method: set the environment and re-choose.
 #include "kernels/isa.h"
 

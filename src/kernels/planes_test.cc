@@ -1,4 +1,4 @@
-// Goal:   codes, scales and scores are what planes.h says, to the bit and on every ISA.
+// Goal:   codes, scales and scores equal, to the bit, the definitions in planes.h on every ISA.
 // Method: grid over ISA, channels, keys, offsets and group sizes; blocks are compared with codes
 //         laid out one by one, scores with integer sums and float64. All buffers have their exact
 //         size, so that the sanitizers see a read past an end.

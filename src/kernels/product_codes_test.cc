@@ -1,5 +1,5 @@
-// Goal:   codes, scores and weights are what product_codes.h says, scores and weights to the bit
-//         and on every ISA.
+// Goal:   codes, scores and weights follow product_codes.h; scores and weights to the bit and on
+//         every ISA.
 // Method: grid over ISA, subspaces, bits, keys and group sizes, against tables and sums made one by
 //         one. All buffers have their exact size, so that the sanitizers see a read past an end.
 // Replay: seeds are constants.

@@ -1,5 +1,5 @@
-// Goal:   a summary of scores says what the scores say: their maxima, masses, and whom a threshold
-//         selects.
+// Goal:   a summary of scores agrees with the scores: their maxima, masses, and the scores that a
+//         threshold selects.
 // Method: against float64, and against the functions that read every score.
 // Replay: seeds are constants.
 #include "kernels/score_blocks.h"

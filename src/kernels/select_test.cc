@@ -1,4 +1,4 @@
-// Goal:   top-k and range select what the definition says, ties and NaN included, on every ISA.
+// Goal:   top-k and range select by their definitions, with ties and NaN, on every ISA.
 // Method: random scores of several shapes against a stable sort.
 // Replay: seeds are constants.
 #include "kernels/select.h"

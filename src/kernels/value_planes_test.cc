@@ -1,5 +1,5 @@
-// Goal:   codes say what the header says, lose no more than their steps allow, and attention over
-//         them is what float64 says of the decoded values; means and norms are the blocks'.
+// Goal:   codes follow the header and lose no more than their steps allow. Attention over them
+//         equals float64 attention over the decoded values. Means and norms are the blocks'.
 // Method: a decoder of one code, written after the header, is the oracle.
 // Replay: seeds are constants.
 #include "kernels/value_planes.h"

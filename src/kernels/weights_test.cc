@@ -1,4 +1,4 @@
-// Goal:   weights and their sums are what float64 says, for any length, cap and maximum.
+// Goal:   weights and their sums equal those in float64, for any length, cap and maximum.
 // Replay: seeds are constants.
 #include "kernels/weights.h"
 
