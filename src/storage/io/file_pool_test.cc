@@ -1,5 +1,5 @@
-// Goal:   more files are read than are kept open, from any number of threads, and those read last
-//         stay open.
+// Goal:   a pool reads more files than it keeps open, from any number of threads, and keeps the
+//         most recently read files open.
 // Method: small files whose contents are their numbers; a base that counts what is opened.
 #include "storage/io/file_pool.h"
 

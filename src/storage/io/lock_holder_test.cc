@@ -1,4 +1,4 @@
-// Goal:   a lock that is held is said to be held by the right process.
+// Goal:   the error for a held lock names the process that holds it.
 // Method: real files, locked by this process, by a child, and by a shell with a command line of any
 //         words; a clock that is replaced.
 #include "storage/io/lock_holder.h"

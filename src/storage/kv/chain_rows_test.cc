@@ -1,5 +1,5 @@
-// Goal:   a layer of a segment is read when one of its rows is asked for, and not before; what
-//         can't be read fails those who ask for it and nobody else.
+// Goal:   a layer of a segment is read when one of its rows is requested, and not before. Rows that
+//         can't be read fail only the calls that request them.
 // Replay: --gtest_random_seed or ATTNDB_SEED.
 #include "storage/kv/chain_rows.h"
 

@@ -1,5 +1,5 @@
-// Goal:   a companion gives back each part's bytes, and nothing of another segment, store or shape,
-//         or damaged, is taken for it.
+// Goal:   a companion gives back each part's bytes. A companion of another segment, store or shape,
+//         or a damaged one, is refused.
 // Method: random sections of many lengths; damaged bytes; another identity; a lost file; faults and
 //         a cancellation while it is written.
 // Replay: ATTNDB_SEED=17 ctest -R storage_test

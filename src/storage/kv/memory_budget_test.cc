@@ -1,4 +1,4 @@
-// Goal:   never more than the limit is out, and what can be dropped is dropped, oldest first.
+// Goal:   reservations never exceed the limit, and residents are dropped oldest first.
 // Method: residents that record their end; reservations at the limit; threads (run under TSan too).
 #include "storage/kv/memory_budget.h"
 

@@ -1,5 +1,5 @@
-// Goal:   sections lie where docs/formats/segment.md says, for the price that it says, and segments
-//         of the former version, whose sections are packed, are read as they lie.
+// Goal:   sections lie where docs/formats/segment.md says, and padding costs as much as it says.
+//         Segments of the former version, with packed sections, are read as they are.
 // Method: files of segments of several lengths, their tables read with the offsets of the worked
 //         example; the files rearranged as the former version had them; a flipped bit in each byte.
 // Replay: ATTNDB_SEED=17 ctest -R storage_test

@@ -1,5 +1,5 @@
-// Goal:   damage is of the granules that it is in: a segment's first tokens are served, bit for
-//         bit, as far as no damaged granule holds a part of them, and how many these are is known.
+// Goal:   damage affects only its granules. The first tokens of a segment are served, bit for bit,
+//         up to the first token with a part in a damaged granule, and their number is known.
 // Method: each granule of a small segment is damaged, one at a time and two at a time; what rows of
 //         single heads say, read by themselves, is the reference.
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal:   the files are, byte for byte, those of the worked example in docs/formats/segment.md: a
-//         change of the format that is not meant, or not written down, fails here.
+// Goal:   the files equal, byte for byte, those of the worked example in docs/formats/segment.md. A
+//         change of the format that is unintended, or not documented, fails here.
 // Method: the example's segment is written; its bytes are compared with literals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

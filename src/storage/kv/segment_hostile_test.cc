@@ -1,5 +1,5 @@
-// Goal:   no bytes in a segment's files, however they were made, crash a reader, make it read
-//         outside its memory or take memory without end.
+// Goal:   no bytes in a segment's files crash a reader, make it read outside its memory or take
+//         memory without end.
 // Method: a valid segment is changed at random, mostly in its numbers; CRCs, root hash and the
 //         catalog's view are then made to fit, so that the change gets as deep as it can. Run under
 //         ASan and UBSan too.

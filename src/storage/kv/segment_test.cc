@@ -1,4 +1,4 @@
-// Goal:   a segment gives back exactly what was written, and nothing that was not verified.
+// Goal:   a segment gives back exactly the rows written, and only verified bytes.
 // Method: random data over shapes and dtypes; every single-bit flip, cut and swap of both files;
 //         pins under a tight budget and from many threads (run under TSan too).
 // Replay: ATTNDB_SEED=17 ctest -R storage_test

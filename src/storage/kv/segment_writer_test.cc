@@ -1,4 +1,4 @@
-// Goal:   a segment is there wholly or not at all, and what was acknowledged survives a power cut.
+// Goal:   a segment exists wholly or not at all, and acknowledged segments survive a power cut.
 // Method: the n-th operation of the file system fails, for every n, once and for good, in four
 //         ways; power cuts after every operation; cancelling at every moment; sources that are
 //         wrong.

@@ -1,4 +1,4 @@
-// Goal:   a block of a tail gives the rows that were joined, keys turned to their positions.
+// Goal:   a block of a tail gives its joined rows, with keys turned to their positions.
 // Method: a tail of joined tokens with one layer whose keys are stored without RoPE.
 // Replay: --gtest_random_seed or ATTNDB_SEED.
 #include "storage/kv/tail_block.h"

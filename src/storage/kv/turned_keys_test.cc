@@ -1,5 +1,5 @@
-// Goal:   keys that are stored without RoPE come turned to their positions, whether a range or a
-//         list of them is asked for, through a chain's rows and as whole heads.
+// Goal:   keys stored without RoPE come turned to their positions, for a range or a list of them,
+//         through a chain's rows and as whole heads.
 // Method: the same rows turned one by one in float32, of each stored type.
 #include "storage/kv/turned_keys.h"
 

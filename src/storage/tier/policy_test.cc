@@ -1,4 +1,4 @@
-// Goal:   each policy prefers what its definition says, and its text says which it is.
+// Goal:   each policy prefers the items that its definition names, and its text names the policy.
 // Method: pure functions over made-up items.
 #include "storage/tier/policy.h"
 

@@ -1,4 +1,4 @@
-// Goal:   chances and times are those of the conversations that were seen.
+// Goal:   chances and times follow the conversations that the forecast has seen.
 // Method: exponential thoughts of a known mean, against the closed form.
 #include "storage/tier/return_forecast.h"
 

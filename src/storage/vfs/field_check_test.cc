@@ -1,4 +1,4 @@
-// Goal:   the common fields of every format refuse what is not exactly right, and say how.
+// Goal:   the common fields of every format refuse any wrong value and say why.
 // Method: good and bad bytes.
 #include "storage/vfs/field_check.h"
 

@@ -1,4 +1,4 @@
-// Goal:   one object has one pair of names, and nothing else is taken for one.
+// Goal:   one object has one pair of names, and no other name is parsed as one.
 // Method: round trips; near misses; random changes to good names.
 #include "storage/vfs/object_name.h"
 

@@ -1,4 +1,4 @@
-// Goal:   sections never overlap, leave no gaps and stay in the object, whatever the table says.
+// Goal:   for any table, sections never overlap, leave no gaps and stay in the object.
 // Method: round trips; each rule broken once; numbers that overflow; tables of the former version.
 #include "storage/vfs/section_table.h"
 

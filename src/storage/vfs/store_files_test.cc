@@ -1,4 +1,4 @@
-// Goal:   what nobody knows is found and nothing else is; removals can be repeated.
+// Goal:   exactly temporaries and unknown objects are orphans; removals can be repeated.
 // Method: a directory with files of all sorts.
 #include "storage/vfs/store_files.h"
 
