@@ -1,5 +1,5 @@
-// Goal:   a companion is stored wholly or not at all. It goes with its segment, counts in the
-//         quota, and can be dropped without harm to other rows.
+// Goal:   a companion is stored wholly or not at all. It is removed with its segment,
+//         its bytes are counted, and it can be dropped without harm to other rows.
 // Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed,
 //         and a damaged page.
 #include <gmock/gmock.h>
