@@ -201,7 +201,7 @@ TEST_F(FollowUpTest, AReplyIsFoundBehindAnyNumberThatWereDropped) {
   std::vector<std::string> dropped;
   const Tokens turn = Turn(Bytes(" ca ca"));
   const Session session = SessionOf(kMine, turn);
-  for (int i = 0; i < 17; ++i) {
+  for (int i = 0; i < 65; ++i) {
     dropped.push_back(NewId());
     conversations_->Keep(kMine, dropped.back(), *session.Fork(), turn);
   }
