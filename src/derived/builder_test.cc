@@ -58,9 +58,9 @@ class SizedIndex final : public CustomIndex {
 
 class BuilderTest : public ::testing::Test {
  protected:
-  // Kinds "always", "asked" and "slow", whose builds wait for release_slow_; "broken", whose builds
-  // fail with broken_; "growing", whose builds note what they grow from; and two of a caller's own,
-  // "custom_small" and "custom_large", which has room nowhere.
+  // Builds of "slow" wait for release_slow_. Builds of "broken" fail with broken_. Builds of
+  // "growing" note the object they grow from. "custom_small" and "custom_large" are a caller's own
+  // kinds; there is never room for "custom_large".
   explicit BuilderTest(const Builder::Options& options = {}, uint64_t memory_bytes = kPlenty)
       : budget_(memory_bytes),
         store_(&budget_),
@@ -129,7 +129,7 @@ class BuilderTest : public ::testing::Test {
     return builder_.JobOf(store_.segment(), KindOf(kind));
   }
   void Wait() { ATTNDB_EXPECT_OK(lanes_.Wait(nullptr)); }
-  // Until unstick_ is set the lanes do nothing more, as if what they do took for ever.
+  // Until unstick_ is set the lanes run no other job, as if this one took for ever.
   void Stick() {
     for (const size_t lane : {kFastLane, kSlowLane}) {
       lanes_.Add(lane, {.run = [this](Lanes::Control*) {
@@ -447,7 +447,7 @@ TEST_F(BuilderTest, WhatIsCancelledMayBeAskedForAgain) {
   ExpectReady("slow");
 }
 
-// Lanes end, as a process does, before they come to what was asked for.
+// The lanes end, as at the end of a process, before they build the requested objects.
 TEST_F(BuilderTest, WhatIsAskedForIsWishedForUntilItIsBuilt) {
   store_.Refuse(Status::FailedPrecondition("quota"));
   (void)Get("always");  // Every segment has it, without a wish.
@@ -499,7 +499,7 @@ TEST_F(BuilderTest, NobodyWhoAsksWaits) {
   for (const char* kind : {"always", "asked", "slow"}) ExpectReady(kind);
 }
 
-// Memory for a segment and the objects of a kind, but for as many bytes as the parameter says.
+// The memory is too small, by the parameter's bytes, for a segment and the objects of a kind.
 class TightBuilderTest : public BuilderTest, public ::testing::WithParamInterface<uint64_t> {
  protected:
   TightBuilderTest() : BuilderTest({}, BytesOfBoth() - GetParam()) {}
@@ -592,7 +592,7 @@ class GrowingBuilderTest : public BuilderTest, public ::testing::WithParamInterf
 };
 INSTANTIATE_TEST_SUITE_P(Grows, GrowingBuilderTest, ::testing::Bool());
 
-// One segment stands for the first of those that were merged, and for what they were merged to.
+// The same segment stands for the first of the merged ones and for the merged segment.
 TEST_P(GrowingBuilderTest, AMergedObjectGrowsFromTheFirstWhereTheStoreIsOpenedSo) {
   const SegmentFacts merged = store_.facts();
   builder_.GrowFrom(store_.segment(), merged, merged);

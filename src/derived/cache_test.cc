@@ -143,7 +143,7 @@ TEST_F(CacheTest, LayersGoWhenMemoryIsWantedAndAreReadAgain) {
   EXPECT_THAT(lost_, IsEmpty());
 }
 
-// A kind whose layers can't be made of what is read, as long as it has a status that says why.
+// A kind whose Parse fails with the status, unless that is ok.
 class FailingKind final : public Kind {
  public:
   explicit FailingKind(const Status* status)

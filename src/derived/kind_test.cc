@@ -61,7 +61,7 @@ TEST_F(KindTest, ABuildThatIsCancelledBeginsNoHead) {
   EXPECT_EQ(num_built, 2);
 }
 
-// The flag is set after the first head; the second is not begun, and what there is can be kept.
+// The flag is set after the first head. The second is not begun, and the first can be kept.
 TEST_F(KindTest, AWriteThatIsCutShortIsTakenOverByTheNext) {
   std::atomic<bool> cancel = false;
   std::vector<std::pair<LayerId, uint32_t>> built;

@@ -294,7 +294,7 @@ TEST(Lanes, JobsOfOtherLanesGoOnWhenALaneIsCancelled) {
   EXPECT_THAT(done, ElementsAre(1));
 }
 
-// When it goes, a job may take locks that are held by others who add jobs or cancel them.
+// A job's destructor may take locks held by threads that add or cancel jobs.
 TEST(Lanes, AJobThatNeverBeganIsDestroyedWithoutTheMutex) {
   for (const int how : {0, 1, 2, 3}) {
     Event begun;
@@ -617,7 +617,7 @@ TEST(Lanes, WhoWaitsIsWokenForAJobOfALaneWithoutAThread) {
   waiter.join();
 }
 
-// Its thread came while somebody else, who had no more to wait for after it, did the lane's job.
+// The thread starts while a waiting thread, which needs no later job, runs the lane's job.
 TEST(Lanes, AThreadGoesOnWhereWhoWaitedLeftOff) {
   Event second;
   Lanes lanes({kLowest}, 1);
