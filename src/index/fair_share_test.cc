@@ -1,7 +1,7 @@
-// Goal:   no q head of a group starves in a search that the group shares: what an index finds for a
-//         head holds nearly the mass that the head's own best k / group keys hold, or those that
-//         the index finds for the head alone, whatever keys, ties and lengths other heads have.
-//         Graphs of a q head each are not shared, and lose no head either.
+// Goal:   no q head of a group starves in a search that the group shares. The keys found for a head
+//         hold nearly the mass of the head's own best k / group keys, or of the keys that the index
+//         finds for the head alone. This holds for any keys, ties and lengths of the other heads.
+//         Graphs with one q head each are not shared, and lose no head either.
 // Method: heads with queries of their own. The first has 300 equal or nearly equal best keys, which
 //         alone would fill a selection; each of the others has few keys, which hold its mass.
 //         Against float64, by each index and form of codes, for groups of 2 to 8; with heads of

@@ -133,7 +133,7 @@ TEST(ClusteredKeysTest, FindsOnlyWhatIsVisible) {
   }
 }
 
-// A prefix costs no more than an index of its own, but for the piece in which it ends.
+// A prefix costs no more than an index of its own, except for the piece in which it ends.
 TEST(ClusteredKeysTest, APrefixVisitsNoMoreThanItsOwnIndexWould) {
   const TopicHead head(40000, 2000, kSteps, 6);
   const ClusteredKeys whole = *ClusteredKeys::Build(head.source());
@@ -323,7 +323,7 @@ TEST(ClusteredKeysTest, DrawsWhatARuleDrawsOfAllKeys) {
   EXPECT_LT(cost.num_scored, 12000u);
 }
 
-// Each block has its turn, and so what all audits find is what is missed without them.
+// Each block is audited once, so all audits together find every key missed without them.
 TEST(ClusteredKeysTest, AuditsTellWhatDrawsMiss) {
   constexpr size_t kNumKeys = 20032;  // Whole blocks.
   const TopicHead head(kNumKeys, 2000, 1, 13);

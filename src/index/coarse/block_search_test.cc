@@ -190,7 +190,7 @@ TEST_P(BlockSearchTest, EffortFindsWhatWholeBlocksMissed) {
   }
 }
 
-// Runs of a chain share the selection; a prefix hides what follows, and sinks what is before, also
+// Runs of a chain share the selection. A prefix hides later keys, and sinks hide earlier ones, also
 // where that cuts blocks.
 TEST_P(BlockSearchTest, OnlyVisibleKeysOfAllRunsAreFound) {
   for (const BlockKeys* keys : both()) {

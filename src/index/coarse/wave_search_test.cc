@@ -128,7 +128,7 @@ TEST_P(WaveSearchTest, EffortFindsWhatFewClustersMissed) {
   EXPECT_EQ(last, 1.0);  // All keys were scored.
 }
 
-// Runs of a chain share the selection; a prefix hides what follows, and sinks what is before.
+// Runs of a chain share the selection. A prefix hides later keys, and sinks hide earlier ones.
 TEST_P(WaveSearchTest, OnlyVisibleKeysOfAllRunsAreFound) {
   std::vector<IndexRun> runs = {head_.Run(wave_), head_.Run(wave_)};
   runs[0].first_visible = 101;

@@ -37,7 +37,7 @@ class GraphFormatTest : public ::testing::Test {
     return GraphIndex::Parse(bytes, {kNumKeys, kDim, DType::kFloat32}, "graph 7");
   }
 
-  // Puts `value`, expects an error of this kind that says `message`, and puts back what was there.
+  // Puts `value`, expects an error of this kind that says `message`, and restores the old value.
   template <typename T>
   void ExpectRefused(size_t offset, T value, const std::string& message,
                      StatusCode code = StatusCode::kCorruption) {

@@ -187,7 +187,7 @@ TEST(GraphIndexTest, InsertedKeysAreFoundLikeOthers) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex extended,
                                 GraphIndex::Extend(source, std::span(&run, 1)));
     EXPECT_GE(Recall(extended, work.keys, kKeys, queries, 50, 120), recall - 0.01) << first;
-    // Without the q rows of the new tokens, from what the old ones say of the new keys.
+    // Without the q rows of the new tokens: only the old rows rank the new keys.
     source.queries = {};
     ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex blind,
                                 GraphIndex::Extend(source, std::span(&run, 1)));

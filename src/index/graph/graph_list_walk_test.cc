@@ -1,6 +1,6 @@
 // Goal:   the walk in the order of its list is AlayaDB's Algorithm 1, key for key: the same list in
-//         the same order, the same scores, the same keys visited; with a filter seen through in
-//         either way, and whatever the threshold, the range and what is known of the best.
+//         the same order, the same scores, the same visited keys. This holds for both ways to see
+//         through a filter, and for any threshold, range and known best score.
 // Method: against the algorithm written down line by line over sets and vectors. Keys and queries
 //         are small whole numbers, so that scores are exact and many are equal.
 // Replay: ATTNDB_SEED=17 ctest -R index_test

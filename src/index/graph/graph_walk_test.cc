@@ -244,7 +244,7 @@ TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
   EXPECT_GE(of_ranges.recall(), 0.9);
 }
 
-// A q row that is not finite finds something or nothing, and the others what they would alone.
+// A q row with NaN or Inf finds some keys or none; the other rows find what they find alone.
 TEST_F(GraphWalkTest, RowsThatAreNotFiniteHarmNoOthers) {
   const SearchSpec specs[] = {{.kind = SearchKind::kTopK, .k = 20},
                               Range(4.0f, RangeWalk::kBestFirst),

@@ -44,7 +44,7 @@ class Keys {
   AlignedBuffer buffer_;
 };
 
-// Root mean square of the errors of all scores of one q, over what the planes say it is.
+// Root mean square of the errors of all scores of one q, divided by the planes' own estimate.
 double ErrorRatio(Keys* keys, const KeyPlanes& planes, uint32_t bits, size_t num_keys, size_t dim) {
   const AlignedBuffer query = keys->Query();
   const auto* const q = reinterpret_cast<const float*>(query.data());

@@ -57,7 +57,7 @@ class PlaneFormatTest : public ::testing::Test {
     std::memcpy(main_.data() + offset, &value, sizeof(T));
   }
 
-  // Puts `value`, expects an error of this kind that says `message`, and puts back what was there.
+  // Puts `value`, expects an error of this kind that says `message`, and restores the old value.
   template <typename T>
   void ExpectRefused(size_t offset, T value, StatusCode code, const std::string& message) {
     attndb::test::ExpectFieldRefused(

@@ -20,7 +20,7 @@ namespace {
 
 using ::attndb::test::SeedOr;
 
-// Mean squared norm of what codes of the rows leave out.
+// Mean squared norm of the difference between the rows and their codes.
 double DistortionOf(const PqCodebook& codebook, const PqRows& rows) {
   const size_t width = codebook.width();
   std::vector<uint8_t> nearest(rows.num_rows());

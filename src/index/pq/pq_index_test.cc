@@ -32,7 +32,7 @@ class PqIndexTest : public ::testing::TestWithParam<uint32_t> {
   static constexpr size_t kKeys = 4000;
   PqIndexTest() : head_(kKeys, 400, 4, GetParam()), index_(Build(head_.source(), 16, 8)) {}
 
-  // Returns which share of what the rows find exactly was found.
+  // Returns the share of the exact results that was found.
   static double Recall(const Found& found, const Found& exact) {
     double hits = 0;
     double all = 0;
@@ -128,7 +128,7 @@ TEST_P(PqIndexTest, AMassIsHeldByWhatIsFound) {
   }
 }
 
-// Runs of a chain share the selection; a prefix hides what follows, and sinks what is before.
+// Runs of a chain share the selection. A prefix hides later keys, and sinks hide earlier ones.
 TEST_P(PqIndexTest, OnlyVisibleKeysOfAllRunsAreFound) {
   const PqIndex other = Build(head_.source(), 8, 8);
   std::vector<IndexRun> runs = {head_.Run(index_), head_.Run(other)};
