@@ -30,7 +30,7 @@ planner::MachineConstants Machine(bool searches) {
   return machine;
 }
 
-// One on which what was learned of a head decides.
+// A machine on which a head's learned ratios decide.
 planner::MachineConstants MachineOfCloseCalls() {
   planner::MachineConstants machine = Machine(/*searches=*/true);
   machine.attend = {100, 100, 100, 100};
@@ -216,8 +216,8 @@ TEST_F(SessionAutoTest, WhatAFewCallsTaughtIsNotKept) {
   EXPECT_FALSE(database_->hints()->FindContext(context).has_value());
 }
 
-// A head that asks an index which is not there yet scores all keys: what that takes says nothing of
-// the index.
+// A head whose index does not exist yet scores all keys. The time of this says nothing of the
+// index.
 TEST_F(SessionAutoTest, AnIndexIsJudgedOnceItIsThere) {
   constexpr const char* kPlan = "auto(error=0.05,index=clustered)";
   StoreContext(3000);

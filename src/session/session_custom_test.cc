@@ -44,7 +44,7 @@ struct KeptRows final : CustomObject {
 
 using Selections = std::span<CustomSelection>;
 
-// Keeps all rows, and does what a test says.
+// Keeps all rows, and does what a test's functions do.
 class TestIndex final : public CustomIndex {
  public:
   Result<CustomObjectPtr> Build(const CustomRows& rows) const override {
@@ -425,8 +425,9 @@ TEST_F(SessionCustomTest, WholeBlocksOfATailAreExtensions) {
   EXPECT_LT(Difference(found, ProbeWith(&session, "full")), 1e-4);
 }
 
-// It is shown what stays where it was of a session that has lost its oldest tokens. What stays in
-// front has moved under RoPE, by as much as q would have to be turned, and is read exactly.
+// The type sees only the tokens that stayed at their places in a session that dropped its oldest
+// tokens. Tokens kept in front have moved under RoPE, by as much as q would have to be turned, and
+// are read exactly.
 TEST_F(SessionCustomTest, WhatHasLeftOrMovedIsNotShown) {
   const Tokens tokens = StoreChain("a", std::vector<uint64_t>{3000, 1100, 100}, 1);
   Session session = Resume(tokens, 20);

@@ -92,7 +92,7 @@ class SessionDenominatorsTest : public DBFixture,
     tokens_ = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
   }
 
-  // A session that goes on from what is stored, with indexes of it.
+  // A session that continues the stored context, with its indexes.
   Session Indexed() {
     Session session = Resume(tokens_);
     tokens_ = test::Concat(tokens_, ToyModel::Tokens(20, 9));
@@ -223,7 +223,7 @@ TEST_P(SessionDenominatorsTest, WhatIsChosenIsAttendedToWithThem) {
   }
 }
 
-// A denominator is part of the mass: what it holds alone needs no token.
+// A denominator is part of the mass: its own share needs no token.
 TEST_P(SessionDenominatorsTest, AMassIsHeldWithThem) {
   if (!GetParam().starts_with("index=pq")) return;  // Others know no mass.
   Session session = Indexed();

@@ -154,7 +154,7 @@ TEST_F(SessionDropTest, PlansChooseAmongWhatStays) {
   const DropOptions options = {.keep_first = 30, .keep = {{1000, 1200}, {6100, 6110}}};
   Session session = Resume(stored);
   ATTNDB_ASSERT_OK(session.DropOldest(6500, options));
-  // A session that holds what stays, and nothing else.
+  // A session that holds the remaining tokens, and nothing else.
   const Tokens all = test::Concat(stored, ToyModel::Tokens(20, 9));
   Session left = NewSession();
   for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
@@ -512,7 +512,7 @@ TEST_F(SessionDropTest, WrongCallsChangeNothing) {
   ATTNDB_ASSERT_OK(session.Crop(100));
   ExpectStep(&session, &all, 1);
   EXPECT_EQ(session.num_dropped(), 0u);
-  // Rows of tokens that saw what has left can't be asked for again together.
+  // An Attend of 60 q rows would include rows of dropped tokens.
   ATTNDB_ASSERT_OK(session.DropOldest(50));
   const LayerSpec& spec = model_.spec().layers[0];
   const std::vector<float> q = model_.Queries(0, std::span(all).first(60), 0);

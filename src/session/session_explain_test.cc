@@ -124,7 +124,7 @@ TEST_F(AttendTest, WhereNoRowMayChooseExplainSaysSo) {
   EXPECT_EQ(session.Explain(0)->num_middle, 0u);
 }
 
-// From 2,048 tokens on there is work for two, who share what memory gives.
+// From 2,048 tokens on there is work for two threads, which share the memory bandwidth.
 TEST_F(AttendTest, ThreadsShareWhatIsWorthSharing) {
   Session session = Run(2047, {.num_threads = 2});
   const auto heads_us = [&] {

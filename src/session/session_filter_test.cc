@@ -50,7 +50,7 @@ class SessionFilterTest : public DBFixture {
                ranges)};
   }
 
-  // A session that holds what is left, and nothing else.
+  // A session that holds the tokens that pass, and nothing else.
   Session HoldingLeft(const Tokens& tokens, const Ranges& ranges) {
     Session session = NewSession();
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
@@ -166,7 +166,7 @@ TEST_F(SessionFilterTest, PublishedWalksChooseAmongWhatIsLeftOfLongRanges) {
   }
 }
 
-// Estimates of what is left out take nothing of what is hidden.
+// Estimates of tokens that were not selected ignore hidden tokens.
 TEST_F(SessionFilterTest, RemaindersAndDrawsAreOfWhatIsLeft) {
   Open({.measure_machine = false});
   const Ranges ranges = {{0, 30}, {77, 3001}, {3300, 5990}, {6100, 8000}, {8400, 9320}};

@@ -134,7 +134,7 @@ TEST_P(SessionIndexTest, ClustersEstimateWhatIsLeftOut) {
   }
 }
 
-// A layer's clusters, not those of the layer before it, stand for what was left out.
+// A layer's own clusters, not those of the layer before it, estimate the tokens left out.
 TEST_P(SessionIndexTest, ALayerIsEstimatedByItsOwnClusters) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100}, 1);
   const std::string plan = "topk(k=200," + Index() + ",remainder=clusters)";
@@ -369,7 +369,7 @@ TEST_P(SessionIndexTest, HeadsThatAreNotFiniteRunFull) {
   }
 }
 
-// One of a group's q heads is not finite: the others get what they would get without it.
+// One q head of a group has NaN or Inf: the other heads get the same results as without it.
 TEST_P(SessionIndexTest, QueriesThatAreNotFiniteHarmNoOthers) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored);
@@ -450,7 +450,7 @@ TEST_F(SessionDiprsTest, ExplainCountsClustersReadsThatWaitedAndWholeScans) {
   EXPECT_GT(head_of("topk(k=8,index=graph,beam_width=6000)").num_full_scans, 0u);
 }
 
-// Built at settings of its own, and read again by who has others.
+// Built with one set of options, and read by a store that has others.
 TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
   Open({.roar_keys_per_query = 40, .roar_max_degree = 12, .roar_search_window = 60});
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);

@@ -122,7 +122,7 @@ TEST_F(SessionRowsTest, AnswersDoNotDependOnTheSource) {
   }
 }
 
-// Heads with NaN or Inf in one segment run full, from either source; the others what the plan says.
+// Heads with NaN or Inf in one segment run full, from either source. Other heads run the plan.
 TEST_F(SessionRowsTest, HeadsThatAreNotFiniteDoNotDependOnTheSource) {
   const ChainShape& shape = kShapes[1];
   const auto spoil = [](LayerId layer, auto* k, auto* v) {
@@ -283,7 +283,7 @@ TEST_F(LostRowsTest, AreToldByAPlanThatChoosesToo) {
   }
 }
 
-// A store that is closed writes down what nobody has looked for in its catalog before.
+// A store that closes writes down losses that no call has looked up in its catalog.
 TEST_F(LostRowsTest, AreRememberedByTheNextProcess) {
   const std::vector<uint64_t> sizes = {900, 500, 200};
   const Tokens stored = StoreChain("a", sizes, 1);

@@ -203,7 +203,7 @@ TEST_F(SessionStaticTest, WhatAFilterHidesIsPassedOver) {
   ExpectAttends(ProbeWith(&session, kPlan), Expected(all, prompt, seen, 40, 9));
 }
 
-// Two tokens say the same; one of them is all that k finds, and the other is what was asked before.
+// Two tokens have equal keys. k finds only one; static=prefill adds the other.
 TEST_F(SessionStaticTest, ANeedleOfThePromptIsHeldBesideWhatIsFound) {
   const Tokens prompt = ToyModel::Tokens(kStored, 3);
   const std::vector<float> q = model_.Queries(0, Tokens{7}, kStored - 1);

@@ -40,7 +40,7 @@ class SessionTailTest : public DBFixture {
     return session;
   }
 
-  // Asks for what the plan reads, and waits until it is there.
+  // Requests the derived objects that the plan reads, and waits until they are ready.
   void MakeTailReady(Session* session, const std::string& plan) {
     (void)ProbeWith(session, plan);
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
