@@ -70,7 +70,7 @@ class ChainRowsTest : public ::testing::Test {
     files_.SetContents(path, std::move(damaged));
   }
 
-  // Whether the row is what was stored.
+  // Expects the row that was stored.
   void ExpectRow(const kernels::RowsView& found, uint32_t run, uint32_t head, RowPart part,
                  uint64_t row) const {
     const test::HeadData& head_data = data_[run].head(1, head);

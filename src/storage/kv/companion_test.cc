@@ -111,8 +111,8 @@ TEST_F(CompanionTest, DamageOfAPartIsThatPartsAlone) {
               FailsWith(StatusCode::kCorruption, HasSubstr("low of layer 1, head 0")));
 }
 
-// Memory of a read is whole granules: what starts at one has nothing of the part before it in
-// front.
+// A read takes whole granules of memory. A part that starts at a granule has no bytes of the
+// previous part in front.
 TEST_F(CompanionTest, LayersAndLargePartsStartAtAGranule) {
   parts_[0].resize(4096);
   parts_[1].resize(10);

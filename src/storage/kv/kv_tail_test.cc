@@ -38,7 +38,7 @@ std::shared_ptr<const KvShape> MixedShape() {
                            {.num_kv_heads = 3, .head_dim = 16, .v_head_dim = 16}}});
 }
 
-// A row that tells what it is: `value` xor its place in the layer, over and over.
+// A row that identifies itself: `value` xor its place in the layer, over and over.
 void FillRow(uint64_t value, uint32_t head, char which, uint64_t row_bytes, std::byte* row) {
   const uint64_t word = value * 0x9e3779b97f4a7c15u ^ (head * 2u + (which == 'k' ? 0u : 1u));
   for (uint64_t i = 0; i < row_bytes; i += sizeof(word)) std::memcpy(row + i, &word, sizeof(word));
@@ -92,7 +92,7 @@ void ExpectHead(const KvTail& tail, LayerId layer, uint32_t head,
   ASSERT_EQ(token, values.size());
 }
 
-// The model: what each layer of a tail was given.
+// The model: the values appended to each layer of a tail.
 using Model = std::vector<std::vector<uint64_t>>;
 
 void ExpectTail(const KvTail& tail, const Model& model) {

@@ -70,7 +70,7 @@ class SegmentDamageTest : public ::testing::Test {
     return num_readable;
   }
 
-  // Pins of the layer give what can be read of it, and nothing else.
+  // Pins of the layer give exactly the readable tokens.
   void ExpectPins(Segment* segment, LayerId layer, uint64_t num_readable) const {
     if (num_readable < kTokens) {
       EXPECT_THAT(segment->PinLayer(layer, num_readable + 1),
@@ -83,7 +83,7 @@ class SegmentDamageTest : public ::testing::Test {
       ASSERT_TRUE(IsBeginning(pin.rows(head).k, written.k, num_readable));
       ASSERT_TRUE(IsBeginning(pin.rows(head).v, written.v, num_readable));
     }
-    // It is in memory by now; who needs more is told all the same.
+    // The layer is in memory by now. A caller that needs more tokens still gets the error.
     EXPECT_EQ(segment->PinLayer(layer).ok(), num_readable == kTokens);
     EXPECT_GT(segment->resident_bytes(), 0u);
   }

@@ -120,7 +120,7 @@ void SegmentHostileTest::UseAll(const SegmentExpectation& expected) {
   (void)(*segment)->FindDamage();
 }
 
-// A number that tends to break things, or one next to what stands there.
+// A number that often breaks readers, or one next to the number found.
 uint64_t EvilNumber(uint64_t found, Random* random) {
   switch (random->Uniform(7)) {
     case 0:

@@ -107,7 +107,7 @@ TEST(PlacementTest, WhatMemoryEvictsCompetesWithWhatIsOnDisk) {
   EXPECT_EQ(scene.Of(1), kDisk);
 }
 
-// Pitfall 4: without a free part what is saved evicts what the queue needs next.
+// Pitfall 4: without a free part, saved data evicts what the queue needs next.
 TEST(PlacementTest, WhatIsSavedComesIntoTheFreePartAndMayBeWhatGoes) {
   for (const bool has_free_part : {true, false}) {
     Scene scene(has_free_part ? "attention_store(free=0.5)" : "attention_store(free=0)",

@@ -106,7 +106,7 @@ TEST_F(ObjectWriterTest, TwoWritersOfOneObjectCanNotMix) {
   ATTNDB_EXPECT_OK(first->Finish({}));
 }
 
-// The files do not remember their errors: who looks away from one does not see it later.
+// The files do not remember their errors: an error that a caller ignores is not seen later.
 TEST_F(ObjectWriterTest, TheFirstErrorIsToldAndNothingIsDoneAfterIt) {
   const std::vector<std::byte> head(kGranuleBytes, std::byte{1});
   const std::vector<std::byte> data((size_t{512} << 10) + 100, std::byte{2});
