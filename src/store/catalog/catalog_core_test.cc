@@ -246,8 +246,8 @@ TEST_F(CatalogTest, AnOpenThatHasNothingToDoWritesNothing) {
   harness_.Reopen();
 }
 
-// The file has all of the log, but the log can't be made empty: what was begun in it anew could
-// look like commits that were lost.
+// The file has all of the log, but the log can't be emptied. New commits in it could look like
+// commits that were lost.
 TEST_F(CatalogTest, NothingIsWrittenBehindALogThatCannotBeCutOff) {
   CatalogOwners* const owners = harness_->owners();
   {
