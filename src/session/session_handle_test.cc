@@ -2,7 +2,6 @@
 //         using it, otherwise when the last call ends. (No move inside a step:
 //         background_merge_test.cc.)
 // Method: a toy model; Stores that ended behind a session; other holders of the session.
-// Method: a toy model; Stores that have ended behind a session, and who else holds it meanwhile.
 #include "session/session_handle.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // Goal:   `auto(rules=alaya)` runs, for each layer, the plan that Fig. 8 of AlayaDB gives for the
 //         session's context. Explain names the rule that chose the plan.
 // Method: toy model; the answers of the rules equal, bit by bit, those of the plans written out.
-// Method: toy model; the rules' answers are, bit by bit, those of the plans written out.
 #include "api/db_test_util.h"
 
 namespace attndb {
