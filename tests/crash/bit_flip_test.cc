@@ -1,5 +1,5 @@
-// Goal:   a byte that is not the one that was stored is never used: whatever changes in whatever
-//         file of a store, it is reported, or it changes nothing at all.
+// Goal:   a byte that differs from the stored one is never used. Any change in any file of a store
+//         is reported, or has no effect at all.
 // Method: a small store with contexts of two tenants that share and don't share segments. One bit
 //         of one file is flipped (or a file is cut, grown, zeroed, exchanged, removed), the store
 //         is opened and asked everything, and put back. Each flip must be reported by a typed

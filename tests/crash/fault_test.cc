@@ -1,5 +1,5 @@
-// Goal:   a file system that fails costs the call that met it, and nothing else: a typed error, the
-//         session as it was, nothing half visible, and the same call succeeds later.
+// Goal:   a failing file system costs only the call that met the failure: a typed error, an
+//         unchanged session, nothing half visible. The same call succeeds later.
 // Method: each scenario runs with its n-th operation failing, n = 1, 2, ... until it runs through
 //         without meeting the fault; operations of storage and of SQLite, once and from then on,
 //         EIO, ENOSPC, torn writes and errors of work that was done. After each run: the open

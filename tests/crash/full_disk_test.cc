@@ -1,5 +1,5 @@
-// Goal:   a disk that is full, for real and not simulated, costs the call that met it and nothing
-//         else, and dropping makes room again; a disk that can't be written can be read.
+// Goal:   a disk that is really full, not simulated, costs only the call that met it. Dropping
+//         makes room again. A disk that can't be written can still be read.
 // Method: a tmpfs of a few megabytes that only this process sees; for an open, an ext4 in a file,
 //         too. Contexts of falling size are stored until none fits, so that the end of the disk is
 //         met in segments and in SQLite's files; or a stranger's file takes all that is free; or

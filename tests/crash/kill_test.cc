@@ -1,5 +1,5 @@
-// Goal:   a process that is killed at any moment loses nothing that it acknowledged, leaves nothing
-//         that it did not, and the next one opens the store without a repair.
+// Goal:   a process killed at any moment loses nothing that it acknowledged and leaves nothing that
+//         it did not acknowledge. The next process opens the store without a repair.
 // Method: kill_worker stores, continues, imports, evicts, merges, drops, pins and asks by indexes,
 //         which are built in the background, in a loop and reports each success with chains and
 //         hashes of outputs. It is killed with SIGKILL 200 times on one store (short: 40 times, or

@@ -1,4 +1,4 @@
-// Goal:   a change of structure changes no bit of what an Attend answers.
+// Goal:   a change of structure changes no bit of an Attend's answer.
 // Method: plan × shape of the chain, on each instruction set that the machine has: the SHA-256 of
 //         all out and lse, over calls of 1, 5 and 70 rows and by 1 and 3 threads, is what the table
 //         data/digests.txt says. Every derived object is ready, and prices are fixed.

@@ -1,8 +1,8 @@
-// Goal:   on the heads of a real model AlayaDB's Algorithm 1 finds .99 of the mass of a DIPR set at
-//         the l0 that docs/design/001-indexes.md states, and at no smaller power of two; no key
-//         scores above the bound that Quest has of its page; what RetroInfer's clusters estimate is
-//         at most the mass that it stands for; a mass that is searched by estimates is held, and
-//         few heads need exact scores for it.
+// Goal:   on the heads of a real model, AlayaDB's Algorithm 1 finds .99 of the mass of a DIPR set
+//         at the l0 that docs/design/001-indexes.md states, and at no smaller power of two. No key
+//         scores above Quest's bound for its page. RetroInfer's clusters estimate at most the mass
+//         that they stand for. A mass searched by estimates is held, and few heads need exact
+//         scores for it.
 // Method: SmolLM2 goes on from the shipped text as the test `demo` stored it. Its q of the tokens
 //         of a question look back at the text: all q heads of nine layers, against float64 over K
 //         as it is held.

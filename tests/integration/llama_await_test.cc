@@ -1,9 +1,9 @@
-// Goal:   before the second token of a session, llama.cpp's adapter waits for what a plan with
-//         await=1 reads of derived objects; it waits for no other plan and at no other token, and
-//         what could not be built costs no answer.
-// Method: a tiny random model on a stored context. Nothing but a session asks for product codes,
-//         and a job of the test's own holds the lane that builds them: while it does, who waits for
-//         them hangs, and the test with him.
+// Goal:   before the second token of a session, llama.cpp's adapter waits for the derived objects
+//         that a plan with await=1 reads. It waits for no other plan and at no other token. An
+//         object that could not be built costs no answer.
+// Method: a tiny random model on a stored context. Only a session asks for product codes, and a job
+//         of the test holds the lane that builds them. While it does, a call that waits for them
+//         hangs, and the test with it.
 #include <atomic>
 #include <filesystem>
 #include <optional>

@@ -1,5 +1,5 @@
-// Goal:   a tenant's quota is a limit on what its segments take on disk, and costs no context in
-//         vain.
+// Goal:   a tenant's quota limits the bytes that its segments take on disk. No context is evicted
+//         in vain.
 // Method: contexts of one size around a quota of some of them; what the public API lists and
 //         counts.
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal:   a reader beside the writer sees some state that the store was in, whole and right,
-//         whatever the writer stores, merges, drops and closes meanwhile.
+// Goal:   a reader beside the writer sees a state that the store really had, whole and right, while
+//         the writer stores, merges, drops and closes.
 // Method: a chat that is stored after each turn, so that its segments are merged and their files
 //         removed, and that is dropped now and then. A read-only DB opens it by name over and over
 //         and asks some looks later, when much of what it opened is gone; the writer is a thread

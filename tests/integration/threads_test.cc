@@ -1,5 +1,5 @@
-// Goal:   one DB used by many threads at once: each session answers as if it were alone, each
-//         context is what was stored of it, and nothing is left over.
+// Goal:   many threads use one DB at once. Each session answers as if it were alone, each context
+//         has exactly its stored tokens, and nothing is left over.
 // Method: four threads talk, store, drop, compact, verify and list by chance, each with names of
 //         its own, over documents that all of them begin with. Outputs against float64 attention,
 //         contexts against each thread's own record. Run under ThreadSanitizer as well.

@@ -1,5 +1,6 @@
-// Goal:   a session that reuses a stored prefix answers as one that computed all of it, wherever
-//         the prefix is cut and however the store keeps it; what is reused is exact to the token.
+// Goal:   a session that reuses a stored prefix answers like a session that computed all of it,
+//         wherever the prefix is cut and however the store keeps it. The number of reused tokens is
+//         exact.
 // Method: one long context is brought into the store in different forms (one segment, several,
 //         merged, compacted, shared by branches); for every cut a prompt follows it up to there and
 //         then goes its own way. Answers are compared with those of a session that reuses nothing

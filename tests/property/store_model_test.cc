@@ -1,5 +1,5 @@
-// Goal:   a store says what a plain map of contexts would say, and answers what float64 attention
-//         over the tokens says, after any history.
+// Goal:   after any history a store answers like a plain map of contexts, and its attention equals
+//         float64 attention over the tokens.
 // Method: random sessions, steps, stores, crops, forks, drops, pins, expiries, evictions,
 //         compactions and reopenings over a tiny alphabet (prefixes collide in every way), against
 //         StoreModel. After each step the lists of both tenants, one lookup and one context's

@@ -1,5 +1,5 @@
-// Goal:   this version reads, uses and goes on with the stores that earlier ones left: every
-//         context, its limits, its identity, and what was derived from it.
+// Goal:   this version reads, uses and continues the stores of earlier versions: every context, its
+//         limits, its identity, and its derived objects.
 // Method: stores that make_store.cc made, for each version that changed a format, are copied and
 //         opened. Rows are compared with those that they were made of, attention with float64
 //         attention over these; then the store is written to, compacted, and opened again.
