@@ -168,8 +168,8 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       admin_({&settings_, catalog_.get(), &damage_, &builder_}),
       background_({derived::Lanes::Priority::kLow,     // Sessions wait for less to read.
                    derived::Lanes::Priority::kLowest,  // Long jobs.
-                   // Short; a starved measurement would be wrong.
-                   derived::Lanes::Priority::kNormal, derived::Lanes::Priority::kLow},  // Merges.
+                   derived::Lanes::Priority::kNormal,  // Measures: short, wrong if starved.
+                   derived::Lanes::Priority::kLow},    // Merges.
                   settings_.options.background_threads),
       publisher_({&settings_, catalog_.get(), &registry_, &damage_, &uses_, &commits_, &space_,
                   &derived_, &objects_, &merger_, reserve_.get(), &counts_}) {}
