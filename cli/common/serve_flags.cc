@@ -13,6 +13,13 @@ constexpr uint32_t kMaxDrainSeconds = 24 * 60 * 60;
 }  // namespace
 
 void ServeFlags::AddTo(Flags* flags) {
+  AddListener(flags);
+  AddRequests(flags);
+  AddLimits(flags);
+  model.AddTo(flags);
+}
+
+void ServeFlags::AddListener(Flags* flags) {
   server::ListenerOptions& listener = options.listener;
   flags->Add({"--host", "ADDRESS", "Address to listen on (default: 127.0.0.1)"}, &listener.address);
   flags->Add({"-p,--port", "PORT", "Port to listen on; 0 = any that is free (default: 8080)"},
@@ -33,6 +40,9 @@ void ServeFlags::AddTo(Flags* flags) {
               "A line for each request on stderr: text (default), json, off; never with what was "
               "asked or said"},
              &log);
+}
+
+void ServeFlags::AddRequests(Flags* flags) {
   flags->Group("Requests");
   flags->Add({"--plan", "TEXT",
               "Plan of requests that name none (default: auto(error=0.01); full is exact)"},
@@ -72,6 +82,9 @@ void ServeFlags::AddTo(Flags* flags) {
   flags->Add({"--reasoning-budget-message", "TEXT",
               "Text that ends a thinking whose budget is used up (default: none)"},
              &options.reasoning_message);
+}
+
+void ServeFlags::AddLimits(Flags* flags) {
   flags->Add({"--memory", "SIZE",
               "K and V in memory at most, as 8GiB (default: three quarters of what is free)"},
              &memory);
@@ -83,7 +96,6 @@ void ServeFlags::AddTo(Flags* flags) {
       &ttl_minutes, 1U, kMaxMinutes);
   flags->Add({"--drain", "SECONDS", "What is under way may take to end at SIGTERM (default: 30)"},
              &drain_seconds, 0U, kMaxDrainSeconds);
-  model.AddTo(flags);
 }
 
 }  // namespace attndb::cli

@@ -32,6 +32,11 @@ struct ServeFlags {
   std::string chat_variables;  // A JSON object. Empty: not given.
   std::vector<std::string> prompt_files;
   ModelFlags model;
+
+ private:
+  void AddListener(Flags* flags);
+  void AddRequests(Flags* flags);
+  void AddLimits(Flags* flags);
 };
 
 }  // namespace attndb::cli
