@@ -47,7 +47,7 @@ NLL = {"f32": 1e-3, "f16": 0.05}
 PARTS = {"stream_2048": "the window of 2,048 tokens", "stream_4096": "the window of 4,096 tokens",
          "codes": "codes", "edits": "edits", "positions": "positions", "speed": "time"}
 NUM_DOCUMENTS, DOCUMENT_TOKENS, NUM_QUESTIONS = 16, 12_288, 400
-NUM_WINDOWS = 2 * NUM_DOCUMENTS  # Of edits.
+NUM_WINDOWS = 2 * NUM_DOCUMENTS  # For edits.
 
 Part = dict[str, Any]
 
