@@ -19,7 +19,7 @@
 namespace attndb::llama {
 
 struct StoredText {
-  uint64_t num_tokens = 0;  // Of all that is stored.
+  uint64_t num_tokens = 0;  // In the whole context.
   std::string text;
 };
 
