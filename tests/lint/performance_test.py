@@ -295,8 +295,8 @@ class TruncationPageTest(unittest.TestCase):
         text = truncation.section({"parts": {"stream_2048": stream({})}})
         self.assertIn("2 documents of 192 tokens, 2 truncations each", text)
         self.assertIn("Not measured yet: the window of 4,096 tokens; codes; edits; positions; "
-                      "time; 16 documents of 12,288 tokens in the window of 2,048 tokens (here 2 of 192); "
-                      "400 choices (here 4).",
+                      "time; 16 documents of 12,288 tokens in the window of 2,048 tokens "
+                      "(here 2 of 192); 400 choices (here 4).",
                       text)
         self.assertNotIn("**Time**", text)
         self.assertNotIn("**Codes", text)
