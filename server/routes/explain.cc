@@ -230,7 +230,7 @@ void AnswerExplain(Service* service, Call call) {
         FindMember(*body, "text") != nullptr || FindMember(*body, "prompt_of") != nullptr;
     const Json* const context = FindMember(*body, "context");
     const bool is_chat =
-        FindMember(*body, "messages") != nullptr || FindMember(*body, "interface") != nullptr;
+        FindMember(*body, "messages") != nullptr || FindMember(*body, "input") != nullptr;
     if (!is_chat && (is_text || context != nullptr)) {
       const bool has_name = context != nullptr && context->is_string();
       const std::string name = has_name ? context->get<std::string>() : std::string();
