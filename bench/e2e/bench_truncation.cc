@@ -61,7 +61,7 @@ struct Settings {
   uint64_t segments = 0;   // 0: as many as 12,288 tokens have.
   uint64_t choices = 3;    // A segment.
   size_t num_texts = 40;   // With codes.
-  size_t num_windows = 2;  // In each document, for edits.
+  size_t num_windows = 2;  // Edits take so many of each document.
   size_t rounds = 15;
 
   Window WindowTokens() const { return {.tokens = window, .left = window / 2}; }
