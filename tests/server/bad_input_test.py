@@ -157,34 +157,37 @@ def trap(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def beside_trap(trap):
+    with OpenStream(trap) as stream:
+        yield stream
+
+
+@pytest.fixture(scope="module")
 def other(server):
     with OpenStream(server) as stream:
         yield stream
 
 
 class TestTemplates:
-    @pytest.fixture(scope="class")
-    def other(self, trap):
-        with OpenStream(trap) as stream:
-            yield stream
-
     @each_interface
-    def test_that_loops_ends_its_own_request(self, trap, other, interface):
+    def test_that_loops_ends_its_own_request(self, trap, beside_trap, interface):
         status, error, num_meanwhile = refused(trap, interface, interface.body_of([user("Loop")]),
-                                               other)
+                                               beside_trap)
         assert status == 503
         assert "more than 1 s of CPU time" in error["message"]
         assert num_meanwhile > 0
 
     @each_interface
-    def test_that_fills_memory_ends_its_own_request(self, trap, other, interface):
-        status, error, _ = refused(trap, interface, interface.body_of([user("Fill")]), other)
+    def test_that_fills_memory_ends_its_own_request(self, trap, beside_trap, interface):
+        body = interface.body_of([user("Fill")])
+        status, error, _ = refused(trap, interface, body, beside_trap)
         assert status == 503
         assert "memory" in error["message"]
 
     @each_interface
-    def test_that_raises_says_why(self, trap, other, interface):
-        status, error, _ = refused(trap, interface, interface.body_of([user("Raise")]), other)
+    def test_that_raises_says_why(self, trap, beside_trap, interface):
+        body = interface.body_of([user("Raise")])
+        status, error, _ = refused(trap, interface, body, beside_trap)
         assert (status, error["type"]) == (400, "invalid_request_error")
         assert "the cat sleeps" in error["message"]
 
