@@ -2,8 +2,10 @@
 
 Method: both servers run SmolLM2 with the same template, at temperature 0. Both answer the same
         requests with `"tool_choice": "required"`. Where the replies part, llama-server's own
-        likelihoods say how near its choice and attndb's are. They may be no farther apart than
-        llama-server's likelihoods of one token are when it reads the same prompt in smaller
+        likelihoods say how far its choice is before attndb's: the gap. llama-server has a spread
+        of its own. It reads the same prompt in smaller batches, and there its choice is before
+        each of the next best tokens by a little more or less. No gap may be larger than the
+        largest of these changes, unless llama-server itself makes attndb's choice in smaller
         batches. If a template has no form for tools, attndb refuses the request; llama-server's
         reply is then no call.
 Sizes:  scripts/test_long.sh chats runs it, with --llama-server FILE; --templates REGEX chooses.
@@ -25,7 +27,8 @@ MODEL = ROOT / ".deps/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 REPLY_TOKENS = 48
 LISTED = 2000  # Tokens whose likelihoods llama-server tells beside each.
 NO_FORM = "the model's template has no form for tools"
-SMALL_BATCH = ("-b", "32", "-ub", "32")
+SMALL_BATCHES = (("-b", "32", "-ub", "32"), ("-b", "128", "-ub", "128"))
+NEXT_BEST = 8  # Tokens behind the choice whose distances from it are compared.
 QUESTIONS = ("What is the weather in Paris?", "Read the file notes.txt.",
              "Find out what time it is in Bergen, then set an alarm for seven.")
 
@@ -52,28 +55,55 @@ def tokens_of(choice):
     return choice["logprobs"]["content"]
 
 
+def chances_of(token):
+    """The likelihoods that are listed beside a token of a reply, by token."""
+    return {other["id"]: other["logprob"] for other in token["top_logprobs"]}
+
+
+def common_tokens(ours, theirs):
+    """Pairs of tokens up to where two replies part."""
+    for mine, other in zip(ours, theirs):
+        if mine["id"] != other["id"]:
+            return
+        yield mine, other
+
+
+def spread_of(theirs, in_batches):
+    """The largest change of a distance between llama-server's choice and a next best token."""
+    spread = 0.0
+    for whole, batch in common_tokens(theirs, in_batches):
+        chances = chances_of(batch)
+        for token in whole["top_logprobs"][:NEXT_BEST]:
+            if token["id"] in chances:
+                distance = whole["logprob"] - token["logprob"]
+                spread = max(spread, abs(distance - (batch["logprob"] - chances[token["id"]])))
+    return spread
+
+
 class Compared:
-    """The three replies to each request of one template."""
+    """The replies of both servers to each request of one template."""
 
     def __init__(self, template):
         self.template = template
         self.num_tokens = 0  # Tokens of replies, up to where they part.
         self.num_refused = 0
         self.gaps = []  # Where replies part.
-        self.spread = 0.0  # The largest difference of llama-server from itself.
+        self.num_own = 0  # Replies that llama-server in smaller batches parts from as attndb does.
+        self.spread = 0.0
 
     def add(self, ours, theirs, in_batches):
-        for mine, other in zip(theirs, in_batches):
-            if mine["id"] != other["id"]:
-                break
-            self.spread = max(self.spread, abs(mine["logprob"] - other["logprob"]))
-        for mine, other in zip(ours, theirs):
-            if mine["id"] != other["id"]:
-                listed = {token["id"]: token["logprob"] for token in other["top_logprobs"]}
-                self.gaps.append(other["logprob"] - listed.get(mine["id"], float("-inf")))
-                return
-            self.num_tokens += 1
-        assert len(ours) == len(theirs), (self.template, len(ours), len(theirs))
+        for batch in in_batches:
+            self.spread = max(self.spread, spread_of(theirs, batch))
+        num_common = sum(1 for _ in common_tokens(ours, theirs))
+        self.num_tokens += num_common
+        if num_common == min(len(ours), len(theirs)):
+            assert len(ours) == len(theirs), (self.template, len(ours), len(theirs))
+            return
+        mine, other = ours[num_common], theirs[num_common]
+        if any(sum(1 for _ in common_tokens(ours, batch)) > num_common for batch in in_batches):
+            self.num_own += 1
+            return
+        self.gaps.append(other["logprob"] - chances_of(other).get(mine["id"], float("-inf")))
 
 
 def llama_answers(request, folder, template, *args):
@@ -98,8 +128,8 @@ def compare(request, folder, template):
     compared = Compared(template.name)
     record_llama_server.build_clock(folder)
     theirs = llama_answers(request, folder, template)
-    in_batches = llama_answers(request, folder, template, *SMALL_BATCH)
-    for ours, their, batch in zip(attndb_answers(template), theirs, in_batches, strict=True):
+    in_batches = zip(*(llama_answers(request, folder, template, *args) for args in SMALL_BATCHES))
+    for ours, their, batches in zip(attndb_answers(template), theirs, in_batches, strict=True):
         if "refused" in ours:
             calls = their.get("message", {}).get("tool_calls")
             is_alike = "refused" in their or (NO_FORM in ours["refused"] and not calls)
@@ -107,7 +137,7 @@ def compare(request, folder, template):
             compared.num_refused += 1
         else:
             assert "refused" not in their, f"{template.name}: {their}"
-            compared.add(tokens_of(ours), tokens_of(their), tokens_of(batch))
+            compared.add(tokens_of(ours), tokens_of(their), [tokens_of(one) for one in batches])
     return compared
 
 
@@ -121,6 +151,7 @@ def test_required_calls_are_llama_servers(request, folder):
         compared = compare(request, folder, template)
         print(f"{compared.template}: {compared.num_tokens} tokens alike, "
               f"{compared.num_refused} refused, parted at {compared.gaps}, "
+              f"{compared.num_own} as llama-server from itself, "
               f"spread {compared.spread:.3f}", flush=True)
         all_of.append(compared)
     spread = max(compared.spread for compared in all_of)
@@ -130,8 +161,9 @@ def test_required_calls_are_llama_servers(request, folder):
     num_refused = sum(compared.num_refused for compared in all_of)
     assert num_tokens + 20 * num_refused > 20 * len(templates)
     parted = [abs(gap) for compared in all_of for gap in compared.gaps]
+    num_own = sum(compared.num_own for compared in all_of)
     print_count(num_tokens, f"tokens of required calls as llama-server gives them, with "
                 f"{len(templates)} templates; {num_refused} requests are refused; "
-                f"{len(parted)} replies part, by "
+                f"{num_own} replies part as llama-server parts from itself, {len(parted)} more by "
                 f"{max(parted, default=0):.3f} in log-likelihood at most; its own spread is "
                 f"{spread:.3f}")
