@@ -4,7 +4,7 @@ Method: both servers run SmolLM2 with the same template, at temperature 0. Both 
         requests with `"tool_choice": "required"`. Where the replies part, llama-server's own
         likelihoods say how far its choice is before attndb's: the gap. llama-server has a spread
         of its own. It reads the same prompt in smaller batches, and there its choice is before
-        each of the next best tokens by a little more or less. No gap may be larger than the
+        the tokens that are nearly as likely by a little more or less. No gap may be larger than the
         largest of these changes, unless llama-server itself makes attndb's choice in smaller
         batches. If a template has no form for tools, attndb refuses the request; llama-server's
         reply is then no call.
@@ -28,7 +28,7 @@ REPLY_TOKENS = 48
 LISTED = 2000  # Tokens whose likelihoods llama-server tells beside each.
 NO_FORM = "the model's template has no form for tools"
 SMALL_BATCHES = (("-b", "32", "-ub", "32"), ("-b", "128", "-ub", "128"))
-NEXT_BEST = 8  # Tokens behind the choice whose distances from it are compared.
+NEAR = 1.0  # Tokens that are no farther behind the choice are compared with it.
 QUESTIONS = ("What is the weather in Paris?", "Read the file notes.txt.",
              "Find out what time it is in Bergen, then set an alarm for seven.")
 
@@ -69,13 +69,13 @@ def common_tokens(ours, theirs):
 
 
 def spread_of(theirs, in_batches):
-    """The largest change of a distance between llama-server's choice and a next best token."""
+    """The largest change of a distance between llama-server's choice and a token near it."""
     spread = 0.0
     for whole, batch in common_tokens(theirs, in_batches):
         chances = chances_of(batch)
-        for token in whole["top_logprobs"][:NEXT_BEST]:
-            if token["id"] in chances:
-                distance = whole["logprob"] - token["logprob"]
+        for token in whole["top_logprobs"]:
+            distance = whole["logprob"] - token["logprob"]
+            if abs(distance) <= NEAR and token["id"] in chances:
                 spread = max(spread, abs(distance - (batch["logprob"] - chances[token["id"]])))
     return spread
 
