@@ -5,14 +5,15 @@ Method: both servers run SmolLM2 with the same template, at temperature 0. Both 
         likelihoods say how far its choice is before attndb's: the gap. llama-server has a spread
         of its own. It reads the same prompt in smaller batches, and there its choice is before
         the tokens that are nearly as likely by a little more or less. No gap may be larger than the
-        largest of these changes, unless llama-server itself makes attndb's choice in smaller
-        batches. If a template has no form for tools, attndb refuses the request; llama-server's
+        largest of these changes with its template, or than the median of all templates, unless
+        llama-server itself makes attndb's choice in smaller batches. If a template has no form for tools, attndb refuses the request; llama-server's
         reply is then no call.
 Sizes:  scripts/test_long.sh chats runs it, with --llama-server FILE; --templates REGEX chooses.
 """
 
 import json
 import re
+import statistics
 import sys
 
 import chat_cases
@@ -47,7 +48,10 @@ def requests():
 def choice_of(status, answer):
     """The choice of a whole answer; the error of one that is refused."""
     made = json.loads(answer)
-    return made["choices"][0] if status == 200 else {"refused": made["error"]["message"]}
+    if status == 200:
+        return made["choices"][0]
+    assert status == 400, made
+    return {"refused": made["error"]["message"]}
 
 
 def tokens_of(choice):
@@ -154,16 +158,18 @@ def test_required_calls_are_llama_servers(request, folder):
               f"{compared.num_own} as llama-server from itself, "
               f"spread {compared.spread:.3f}", flush=True)
         all_of.append(compared)
-    spread = max(compared.spread for compared in all_of)
-    assert {compared.template: compared.gaps for compared in all_of
-            if any(abs(gap) > spread for gap in compared.gaps)} == {}, spread
+    median = statistics.median(compared.spread for compared in all_of)
+    assert {compared.template: (compared.gaps, compared.spread) for compared in all_of
+            if any(abs(gap) > max(median, compared.spread) for gap in compared.gaps)} == {}, median
     num_tokens = sum(compared.num_tokens for compared in all_of)
     num_refused = sum(compared.num_refused for compared in all_of)
-    assert num_tokens + 20 * num_refused > 20 * len(templates)
+    answered = [compared for compared in all_of if compared.num_refused < len(QUESTIONS)]
+    assert len(answered) > len(all_of) * 3 / 4 or len(all_of) < 4
+    assert num_tokens > 20 * len(answered)
     parted = [abs(gap) for compared in all_of for gap in compared.gaps]
     num_own = sum(compared.num_own for compared in all_of)
     print_count(num_tokens, f"tokens of required calls as llama-server gives them, with "
                 f"{len(templates)} templates; {num_refused} requests are refused; "
                 f"{num_own} replies part as llama-server parts from itself, {len(parted)} more by "
-                f"{max(parted, default=0):.3f} in log-likelihood at most; its own spread is "
-                f"{spread:.3f}")
+                f"{max(parted, default=0):.3f} in log-likelihood at most; the median of its own "
+                f"spreads is {median:.3f}")
