@@ -4,10 +4,11 @@ Method: both servers run SmolLM2 with the same template, at temperature 0. Both 
         requests with `"tool_choice": "required"`. Where the replies part, llama-server's own
         likelihoods say how far its choice is before attndb's: the gap. llama-server has a spread
         of its own. It reads the same prompt in smaller batches, and there its choice is before
-        the tokens that are nearly as likely by a little more or less. No gap may be larger than the
-        largest of these changes with its template, or than the median of all templates, unless
-        llama-server itself makes attndb's choice in smaller batches. If a template has no form for tools, attndb refuses the request; llama-server's
-        reply is then no call.
+        the tokens that are nearly as likely by a little more or less. The largest of these
+        changes with a template is the template's spread. No gap may be larger than its template's
+        spread and than the median of all spreads, unless llama-server itself makes attndb's
+        choice in smaller batches. If a template has no form for tools, attndb refuses the
+        request; llama-server's reply is then no call.
 Sizes:  scripts/test_long.sh chats runs it, with --llama-server FILE; --templates REGEX chooses.
 """
 
