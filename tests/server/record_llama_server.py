@@ -240,13 +240,15 @@ def main():
         return 0
     digest_line, was = read_record() if RECORD.exists() else ("", {})
     same_chats = digest_line == header().splitlines()[1]
+    if not same_chats:
+        was = {}
     if args.check and not same_chats:
         raise SystemExit("the chats are others than those recorded")
     now, num_wrong = {}, 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for line in pool.map(lambda path: record(args.llama_server, path), paths):
             name, words = line.split(" ")
-            now[name] = completed(was.get(name, REFUSED * len(words)), words)
+            now[name] = completed(was.get(name, words), words)
             wrong = differences(was.get(name, ""), now[name])
             if args.check and wrong:
                 num_wrong += 1

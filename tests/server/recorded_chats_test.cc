@@ -32,6 +32,7 @@ namespace {
 constexpr size_t kDigits = 8;
 constexpr int64_t kNow = 1772366400;  // chat_cases.py's.
 constexpr std::string_view kRefused = "--------";
+constexpr std::string_view kNotSaid = "????????";  // llama-server did not tell the grammar.
 
 std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -168,7 +169,8 @@ TEST_P(RecordedChatsTest, PromptsAndGrammarsAreThoseOfLlamaServer) {
     const Made made = MadeOf(engine, bodies[i]);
     const std::string_view wanted = std::string_view(expected).substr(2 * kDigits * i, 2 * kDigits);
     const bool same_prompt = made.prompt == wanted.substr(0, kDigits);
-    const bool same_form = made.form == wanted.substr(kDigits);
+    const std::string_view form = wanted.substr(kDigits);
+    const bool same_form = form == kNotSaid || made.form == form;
     if (!same_prompt) prompts += " " + std::to_string(i);
     if (!same_form) forms += " " + std::to_string(i);
     if ((!same_prompt || !same_form) && first.empty()) {
