@@ -4,6 +4,7 @@ import contextlib
 import re
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -49,9 +50,15 @@ class Page:
                        selector)
 
     def wait_for(self, is_so, what):
-        """What is_so() says, once that is true; what the page shows, if it never is."""
+        """What is_so() says, once that is true; what the page shows, if it never is.
+
+        The page may draw a list anew while is_so() reads it: is_so() is asked again then."""
+        def is_so_now():
+            with contextlib.suppress(StaleElementReferenceException):
+                return is_so()
+
         try:
-            return wait_until(is_so, what)
+            return wait_until(is_so_now, what)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.text('body')}\n{self.console()}") from e
 
