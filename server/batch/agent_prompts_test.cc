@@ -80,7 +80,12 @@ TEST_F(AgentPromptsTest, AChangedSystemMessageIsNamedAlsoAfterARestart) {
   }
   messages[0].content = rules + "Sunday.";
   for (const bool is_restarted : {false, true}) {
-    if (is_restarted) Restart();
+    if (is_restarted) {
+      Restart();
+      // It shares the template's first tokens.
+      Answer(PromptOf({{"system", "Be brief."}, {"user", "Are you there?"}}), "Yes I am");
+      ASSERT_EQ(conversations_->num_live(), 1u);
+    }
     const Prompt prompt = PromptOf(messages);
     ASSERT_TRUE(prompt.parted) << is_restarted;
     EXPECT_EQ(PlaceText(*prompt.parted), "0:" + std::to_string(rules.size())) << is_restarted;

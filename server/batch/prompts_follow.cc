@@ -62,7 +62,9 @@ Result<std::optional<Parted>> Prompts::PartedOf(const Chat& chat, const Followed
   }
   const std::vector<TokenId>& tokens = own.joined.tokens;
   auto like = conversations_->LiveLike(chat.tenant, tokens, text);
-  if (like == nullptr) like = conversations_->StoredLike(chat.tenant, tokens, text);
+  if (like == nullptr || CommonLength(like->tokens, tokens) < kLeastShared) {
+    like = conversations_->StoredLike(chat.tenant, tokens, text);
+  }
   if (like == nullptr) return nowhere;
   const size_t num_shared = CommonLength(like->tokens, tokens);
   const uint64_t least = followed.turn ? CommonLength(followed.turn->tokens, tokens) : 0;
