@@ -88,10 +88,20 @@ Result<SourceSession> OverSeveral(const Service& service, const DB& db, const Te
   return SourceSession{std::move(session), std::move(rest), std::move(prompt)};
 }
 
+// The K and V of tokens behind a cut are not those of the whole text.
+Status CheckWhole(const DB& db, const std::string& context) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
+  if (info.num_dropped == 0) return Status::Ok();
+  return Status::FailedPrecondition("'" + context + "' has lost " +
+                                    Counted(info.num_dropped, "token") +
+                                    ": 'tokens' takes contexts that have all of their tokens");
+}
+
 Result<SourceSession> OverSome(const Service& service, const DB& db, const TextRequest& asked,
                                const std::string& plan, const llama::TokenizeLimits& limits) {
   const llama::LlamaEngine& engine = *service.engine;
   ATTNDB_ASSIGN_OR_RETURN(const llama::StoredContext stored, Open(service, db, asked.context));
+  ATTNDB_RETURN_IF_ERROR(CheckWhole(db, asked.context));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> behind,
                           TokensBehind(engine, stored, asked, limits));
   std::vector<TokenId> tokens = stored.tokens;

@@ -217,6 +217,25 @@ TEST_F(SourceSessionTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(dialogue.error(), HasSubstr("is a dialogue"));
 }
 
+TEST_F(SourceSessionTest, SomeTokensOfAContextThatHasLostTokensAreRefused) {
+  Stop();
+  {
+    llama::LlamaEngine engine = OpenEngine();
+    const DB db = OpenStore();
+    const std::vector<TokenId> ids = llama::RandomIds(110, 1, 300);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(engine.spec(), ids));
+    ATTNDB_ASSERT_OK(engine.Prefill(start.session, ids, {.window = {.window_tokens = 64}}));
+    ASSERT_GT(start.session.num_dropped(), 0u);
+    const StoreOptions options = {.name = "cut", .text_layout = {TextForm::kRaw, {}}};
+    ATTNDB_ASSERT_OK(db.Store(start.session, ids, options));
+  }
+  Start();
+  const Answer answer = Chat({{"context", "cut"}, {"tokens", "20-60"}});
+  EXPECT_EQ(answer.status, 409) << answer.json;
+  EXPECT_THAT(answer.error(), HasSubstr("'cut' has lost"));
+  EXPECT_EQ(Chat({{"context", "cut"}}).status, 200);
+}
+
 TEST_F(SourceSessionTest, ContextsThatDoNotFitTheWindowAreRefused) {
   Import("one", 1);
   Import("two", 2);
