@@ -53,18 +53,19 @@ const char* NameOf(TextForm form) {
 constexpr size_t kMessagesAtOnce = 16;  // Read before the work of other requests.
 
 struct StoredTalk {
-  KeptText kept;
-  std::string tools;  // As ChatOptions has them.
+  uint64_t num_tokens = 0;  // Of the context, the pieces that left it included.
+  KeptText kept;            // Without these pieces.
+  std::string tools;        // As ChatOptions has them.
 };
 
-// The tokens of a context without the pieces that left it, and whose words they are. Those of a
-// damaged context are read, too.
+// The tokens of a context, and whose words they are. Those of a damaged context are read, too.
 Result<StoredTalk> TalkOf(const Service& service, const std::string& tenant,
                           const std::string& context) {
   StoredTalk talk;
   KeptText& kept = talk.kept;
   if (const auto unstored = service.conversations->UnstoredText(tenant, context)) {
     kept = *unstored;
+    talk.num_tokens = kept.tokens.size();
     TakeOutPieces(&kept);
     return talk;
   }
@@ -72,6 +73,7 @@ Result<StoredTalk> TalkOf(const Service& service, const std::string& tenant,
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
   // By its id: the name may be given to another context between the two calls.
   ATTNDB_ASSIGN_OR_RETURN(kept.tokens, db.Tokens(IdName(info.id)));
+  talk.num_tokens = kept.tokens.size();
   const ModelSpec& spec = service.engine->spec();
   if (info.fingerprint != spec.fingerprint) {  // The store says whose the context is.
     ATTNDB_RETURN_IF_ERROR(db.CreateSession(spec, kept.tokens, {.context = context}).status());
@@ -117,7 +119,7 @@ class MessagesAnswer : public std::enable_shared_from_this<MessagesAnswer> {
     ATTNDB_ASSIGN_OR_RETURN(StoredTalk talk, TalkOf(*service_, tenant, context_));
     kept_ = std::move(talk.kept);
     json_ = {{"context", context_},
-             {"num_tokens", kept_.tokens.size()},
+             {"num_tokens", talk.num_tokens},
              {"form", NameOf(kept_.text.form)},
              {"messages", Json::array()}};
     const Result<ChatMessages> recorded = ConversationOf(*service_, tenant, context_);

@@ -18,6 +18,7 @@
 #include "engines/llama/chat/chat_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/prompt_layout.h"
+#include "server/batch/edits.h"
 #include "server/batch/prompts.h"
 #include "server/batch/turn_id.h"
 #include "server/chat/open_brackets.h"
@@ -57,15 +58,19 @@ class StoredMessagesTest : public ::testing::Test {
 
   // Keeps a conversation that ends with the reply, under the name or one of its own.
   void Keep(const std::string& given, const std::vector<llama::ChatMessage>& messages,
-            const std::string& reply, const llama::ChatOptions& options = {}) {
+            const std::string& reply, const llama::ChatOptions& options = {},
+            Edits edits = Edits::kExact) {
     const Prompts prompts(&*engine_, &*conversations_);
-    ATTNDB_ASSERT_OK_AND_ASSIGN(Prompt prompt, prompts.OfChat(tenant_, "", messages, options));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(Prompt prompt,
+                                prompts.OfChat(tenant_, "", messages, options, {}, edits));
+    ASSERT_EQ(prompt.left_out.empty(), edits == Edits::kExact);
     const std::string name = given.empty() ? NewTurnId(prompt.digest) : given;
     std::vector<TokenId> turn = prompt.tokens;
     ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<TokenId> said,
                                 engine_->Tokenize(reply, false, false));
     turn.insert(turn.end(), said.begin(), said.end());
-    ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start, conversations_->Start(tenant_, turn, "full"));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start,
+                                conversations_->Start(tenant_, turn, "full", {}, prompt.left_out));
     ATTNDB_ASSERT_OK(engine_->Prefill(start.session, start.rest));
     llama::AddReply({prompt.tokens.size(), turn.size()}, &prompt.text);
     conversations_->Keep(tenant_, name, std::move(start.session), turn,
@@ -120,6 +125,29 @@ TEST_F(StoredMessagesTest, AreThoseOfTheConversationAndWhatWasThoughtIsApart) {
                           {"content", "Grey it is"},
                           {"reasoning_content", "Well, cats.\n"}}}))
       << response.body;
+}
+
+// The tokens of the thoughts that the second request lacks are in the store.
+TEST_F(StoredMessagesTest, ThePiecesThatLeftAreCountedAsTokens) {
+  std::vector<llama::ChatMessage> messages = {{"system", "Be brief."},
+                                              {"user", "Which colour is the cat?"}};
+  const std::string words = "Grey it is, as all cats are by night when nobody sees them well";
+  Keep("", messages, "<think>\nWell, cats.\n</think>\n\n" + words);
+  messages.push_back({"assistant", words, R"({"reasoning_content": "Well, cats."})"});
+  messages.push_back({"user", "Are you sure of it?"});
+  Keep("turn-cut", messages, "I am", {}, Edits::kCut);
+  for (const bool is_stored : {false, true}) {
+    if (is_stored) conversations_->WaitForStores();
+    const Response response = Ask({{"context", "turn-cut"}});
+    ASSERT_EQ(response.status, 200) << response.body;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(response.body));
+    EXPECT_EQ(json["messages"].size(), 5u) << response.body;
+    EXPECT_EQ(json["messages"][2], (Json{{"role", "assistant"}, {"content", words}}));
+    conversations_->WaitForStores();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db_->Describe("turn-cut"));
+    EXPECT_GT(info.num_dropped, 0u);
+    EXPECT_EQ(json["num_tokens"], info.num_tokens) << is_stored;
+  }
 }
 
 class StoredCallsTest : public StoredMessagesTest {
