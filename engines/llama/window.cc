@@ -62,29 +62,34 @@ class LostTokens {
     num_lost_ += NumTokensOf(cut.dropped);
     runs_.insert(runs_.end(), cut.dropped.begin(), cut.dropped.end());
     JoinTouching(&runs_);
-    const bool is_one = std::ranges::any_of(runs_, [&cut](const TokenRange& run) {
-      return std::ranges::all_of(cut.dropped, [&run](const TokenRange& range) {
-        return run.begin <= range.begin && range.end <= run.end;
-      });
-    });
-    if (!is_one) return Shape::kPieces;
+    last_run_ = *std::ranges::find_if(
+        runs_, [&cut](const TokenRange& run) { return cut.dropped.front().begin < run.end; });
+    if (cut.dropped.back().end > last_run_.end) return Shape::kPieces;
     const uint64_t num_after = cut.at - num_lost_;
     const auto half = static_cast<uint64_t>(static_cast<double>(num_before) * keep_ratio);
     return num_after == half || num_after == num_left ? Shape::kHalf : Shape::kRun;
   }
   uint64_t num_lost() const { return num_lost_; }
+  // The first tokens of the last cut, and all lost tokens around them.
+  const TokenRange& last_run() const { return last_run_; }
 
  private:
   uint64_t num_lost_ = 0;
   std::vector<TokenRange> runs_;  // In order, apart.
+  TokenRange last_run_;
 };
 
-// Whether the layout has messages, and none of them begins or ends within the range.
-bool IsBetweenMessages(const TokenRange& range, const TextLayout& text) {
-  const auto is_within = [&range](uint64_t at) { return range.begin < at && at < range.end; };
-  return !text.messages.empty() &&
-         std::ranges::none_of(text.messages, [&](const TextMessage& message) {
-           return is_within(message.tokens.begin) || is_within(message.tokens.end);
+// Whether a window may have dropped the run: it has the first or the last token of a message, or it
+// is within one, behind the sink. True if the layout has no messages.
+bool MayBeWindows(const TokenRange& run, const TextLayout& text) {
+  const auto has = [](const TokenRange& range, uint64_t token) {
+    return range.begin <= token && token < range.end;
+  };
+  const bool is_at_sink = run.begin <= WindowOptions().keep_first;
+  return text.messages.empty() || std::ranges::any_of(text.messages, [&](const TextMessage& one) {
+           const TokenRange& message = one.tokens;
+           return has(run, message.begin) || has(run, message.end - 1) ||
+                  (is_at_sink && has(message, run.begin));
          });
 }
 
@@ -125,10 +130,9 @@ std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& te
   std::vector<TokenRange> pieces;
   for (const Cut& cut : cuts) {
     const Shape shape = lost.Add(cut, WindowOptions().keep_ratio, UINT64_MAX);
-    if (shape == Shape::kHalf) continue;
-    for (const TokenRange& range : cut.dropped) {
-      if (shape == Shape::kPieces || IsBetweenMessages(range, text)) pieces.push_back(range);
-    }
+    const bool is_windows =
+        shape == Shape::kHalf || (shape == Shape::kRun && MayBeWindows(lost.last_run(), text));
+    if (!is_windows) pieces.insert(pieces.end(), cut.dropped.begin(), cut.dropped.end());
   }
   JoinTouching(&pieces);
   return pieces;

@@ -48,8 +48,11 @@ uint64_t NumTokensOf(std::span<const TokenRange> ranges);
 // order. Cuts do not say who made them, so they are judged:
 //   several runs of tokens left at once      pieces
 //   half of what there was, in one run       a window's
-//   one run                                  pieces, if the layout has messages and none of them
-//                                            begins or ends within the run
+//   one run within a message, from the sink  a window's
+//   another run                              pieces, if the layout has messages, and the run has
+//                                            no first and no last token of one
+// Tokens that left earlier and touch a cut are part of its run. Pieces that are taken for a
+// window's cut stay in the text, although the model lacks them.
 std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& text);
 
 // How many of the first `num_tokens` tokens of a session a prompt may go on from in this window.

@@ -315,6 +315,28 @@ TEST(PiecesOfTest, AWindowsCutsAreNone) {
   EXPECT_THAT(PiecesOf(one, {}), ElementsAre()) << "nobody knows";
 }
 
+// A window drops tokens behind the sink, or behind the system message.
+TEST(PiecesOfTest, ASmallerWindowsCutsWithinALongMessageAreNone) {
+  const TextLayout alone = {TextForm::kDialogue, {{TextRole::kUser, {3, 5000}}}};
+  const std::vector<Cut> sink = {{5104, {{4, 3056}}}, {7000, {{3056, 4000}}}};
+  EXPECT_THAT(PiecesOf(std::span(sink).first(1), alone), ElementsAre());
+  EXPECT_THAT(PiecesOf(sink, alone), ElementsAre()) << "a still smaller one";
+  const TextLayout ruled = {TextForm::kDialogue,
+                            {{TextRole::kSystem, {3, 50}}, {TextRole::kUser, {58, 5000}}}};
+  const std::vector<Cut> rules = {{5104, {{55, 3106}}}, {7000, {{3106, 4000}}}};
+  EXPECT_THAT(PiecesOf(rules, ruled), ElementsAre());
+  const TextLayout touching = {TextForm::kDialogue,
+                               {{TextRole::kSystem, {3, 55}}, {TextRole::kUser, {55, 5000}}}};
+  EXPECT_THAT(PiecesOf(rules, touching), ElementsAre()) << "no markup between the messages";
+  // The first messages are gone. They are not in the layout.
+  const std::vector<Cut> first = {{90, {{3, 40}}}};
+  const TextLayout later = {TextForm::kDialogue, {{TextRole::kUser, {40, 60}}}};
+  EXPECT_THAT(PiecesOf(first, later), ElementsAre(TokenRange{3, 40}));
+  // What leaves later is a piece all the same.
+  const std::vector<Cut> both = {{5104, {{4, 3056}}}, {5200, {{4000, 4100}}}};
+  EXPECT_THAT(PiecesOf(both, alone), ElementsAre(TokenRange{4000, 4100}));
+}
+
 TEST_F(WindowTest, TokensThatAreLeftOutLeaveOnce) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
   Session session = NewSession(engine);
