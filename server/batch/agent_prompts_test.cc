@@ -86,7 +86,10 @@ TEST_F(AgentPromptsTest, AChangedSystemMessageIsNamedAlsoAfterARestart) {
       Answer(PromptOf({{"system", "Be brief."}, {"user", "Are you there?"}}), "Yes I am");
       ASSERT_EQ(conversations_->num_live(), 1u);
     }
+    const uint64_t num_lookups = db_->Stats()->num_lookups;
     const Prompt prompt = PromptOf(messages);
+    PromptOf(messages, {}, Edits::kCut);
+    EXPECT_EQ(db_->Stats()->num_lookups, num_lookups) << "nothing is used yet";
     ASSERT_TRUE(prompt.parted) << is_restarted;
     EXPECT_EQ(PlaceText(*prompt.parted), "0:" + std::to_string(rules.size())) << is_restarted;
     EXPECT_THAT(prompt.parted->asked, ::testing::StartsWith("Sunday.")) << is_restarted;

@@ -22,13 +22,31 @@ bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginn
   return CommonLength(beginning, tokens) == beginning.size();
 }
 
+std::string NameOfId(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
+
+// A stored context, and how many first tokens of a prompt it has.
+struct Beginning {
+  ContextInfo context;
+  uint64_t num_tokens = 0;
+};
+
+// The context with the most first tokens of a prompt, if these are kLeastCommon. It is not used:
+// the store counts nothing, and its life is not longer.
+std::optional<Beginning> BeginningOf(const DB& db, const ModelSpec& spec,
+                                     std::span<const TokenId> prompt) {
+  const Result<PrefixExplain> found = db.ExplainPrefix(spec, prompt);
+  if (!found.ok() || found->num_reused < kLeastCommon) return std::nullopt;
+  Result<ContextInfo> context = db.Describe(found->context);
+  if (!context.ok()) return std::nullopt;
+  return Beginning{*std::move(context), found->num_reused};
+}
+
 // The text that the store has under a name.
 Result<KeptText> StoredText(const DB& db, const std::string& context) {
   ATTNDB_ASSIGN_OR_RETURN(ContextInfo info, db.Describe(context));
   KeptText stored;
   // By its id: the name may be given to another context between the two calls.
-  ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
-                          db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
+  ATTNDB_ASSIGN_OR_RETURN(stored.tokens, db.Tokens(NameOfId(info.id)));
   // It keeps its id when it grows.
   if (info.num_tokens == stored.tokens.size()) {
     stored.text = std::move(info.text_layout);
@@ -208,20 +226,19 @@ std::vector<KeptText> Conversations::LastStored(const std::string& tenant,
                                                 std::span<const TokenId> prompt) const {
   const Result<DB> db = HandleOf(tenant);
   if (!db.ok()) return {};
-  const Result<SessionStart> start = db->CreateSession(engine_->spec(), prompt);
-  if (!start.ok() || start->session.num_tokens() < kLeastCommon) return {};
+  const std::optional<Beginning> found = BeginningOf(*db, engine_->spec(), prompt);
+  if (!found) return {};
   Result<std::vector<ContextInfo>> contexts = db->List();
   if (!contexts.ok()) return {};
   // The turns of a conversation are no older than the one that was found.
   std::erase_if(*contexts, [&](const ContextInfo& context) {
-    return context.id < start->session.context_id() ||
-           context.num_tokens < start->session.num_tokens();
+    return context.id < found->context.id || context.num_tokens < found->num_tokens;
   });
   std::ranges::sort(*contexts, std::ranges::greater(), &ContextInfo::id);
   if (contexts->size() > kMaxStored) contexts->resize(kMaxStored);
   std::vector<KeptText> texts;
   for (const ContextInfo& context : *contexts) {
-    Result<KeptText> text = StoredText(*db, "#" + std::to_string(static_cast<int64_t>(context.id)));
+    Result<KeptText> text = StoredText(*db, NameOfId(context.id));
     if (text.ok()) texts.push_back(*std::move(text));
   }
   return texts;
@@ -255,20 +272,20 @@ std::shared_ptr<const KeptText> Conversations::StoredLike(const std::string& ten
                                                           const TextLayout& text) const {
   const Result<DB> db = HandleOf(tenant);
   if (!db.ok() || text.messages.empty()) return nullptr;
-  const Result<SessionStart> start = db->CreateSession(engine_->spec(), prompt);
-  if (!start.ok() || start->session.num_tokens() < kLeastCommon) return nullptr;
-  ContextId id = start->session.context_id();
-  for (size_t i = 0; i < kMaxStored && id != ContextId::kNone; ++i) {
-    const std::string name = "#" + std::to_string(static_cast<int64_t>(id));
-    const Result<ContextInfo> info = db->Describe(name);
-    if (!info.ok()) return nullptr;
-    const size_t num_messages = info->text_layout.messages.size();  // 0: unknown.
+  const std::optional<Beginning> found = BeginningOf(*db, engine_->spec(), prompt);
+  if (!found) return nullptr;
+  ContextInfo context = found->context;
+  for (size_t i = 0; i < kMaxStored; ++i) {
+    const size_t num_messages = context.text_layout.messages.size();  // 0: unknown.
     if (num_messages == 0) return nullptr;
     if (num_messages < text.messages.size()) {
-      Result<KeptText> stored = StoredText(*db, name);
+      Result<KeptText> stored = StoredText(*db, NameOfId(context.id));
       return stored.ok() ? std::make_shared<const KeptText>(*std::move(stored)) : nullptr;
     }
-    id = info->continues;
+    if (context.continues == ContextId::kNone) return nullptr;
+    Result<ContextInfo> earlier = db->Describe(NameOfId(context.continues));
+    if (!earlier.ok()) return nullptr;
+    context = *std::move(earlier);
   }
   return nullptr;
 }
