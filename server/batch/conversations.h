@@ -112,14 +112,15 @@ class Conversations {
   // The texts that share the most first tokens with a prompt, 32 at least, of live sessions and of
   // the last stored contexts: the longest first, 4 at most.
   std::vector<KeptText> Longest(const std::string& tenant, std::span<const TokenId> prompt) const;
-  // The text of a live session that has fewer messages than a prompt, and shares the most first
-  // tokens with it; null: none shares any. The layouts say how many messages there are.
+  // Returns the text of the live session that shares the most first tokens with the prompt. Only
+  // sessions with fewer messages count, by the layouts. Returns null if none shares a token.
   std::shared_ptr<const KeptText> LiveLike(const std::string& tenant,
                                            std::span<const TokenId> prompt,
                                            const TextLayout& text) const;
-  // The text of a stored context that has fewer messages than a prompt: the one that shares the
-  // most first tokens with it, 32 at least, or one that this one continues; null: there is none.
-  // Reads the tokens of one context.
+  // Finds the stored context that shares the most first tokens with the prompt, 32 at least.
+  // Returns its text if it has fewer messages than the prompt. Otherwise it tries the context that
+  // this one continues, and so on. Returns null if there is none. Reads the tokens of one context.
+  // The search is no use of a context, and no lookup in DBStats.
   std::shared_ptr<const KeptText> StoredLike(const std::string& tenant,
                                              std::span<const TokenId> prompt,
                                              const TextLayout& text) const;
@@ -157,9 +158,10 @@ class Conversations {
   // Lets go of the tenant's: what one of them has can't be read any more, and the next request
   // starts from what the store has.
   void DropLive(const std::string& tenant);
-  // What to store these tokens would take. Contexts of live sessions are in use, and can't be
-  // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
-  // `num_turns`: so many turns begin with these tokens, and each stores what is new of them.
+  // Tells the room that a Store of these tokens would take. Live sessions use their contexts, so
+  // the store can't evict these. If there is not enough room, drops live sessions of the tenant,
+  // the oldest first.
+  // `num_turns`: so many turns begin with these tokens. Each of them stores the new tokens.
   // Errors: as DB::CheckRoom, which waits for no merge.
   Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens,
                                size_t num_turns = 1);

@@ -13,7 +13,8 @@ struct KeptText {
   std::vector<TokenId> tokens;
   TextLayout text;
   std::string title = {};
-  // Tokens that left as pieces of the text: its words are those of the others. In order.
+  // The pieces that left the session, as ranges of `tokens` in order. TakeOutPieces gives the words
+  // that the model still has.
   std::vector<TokenRange> left_out = {};
 };
 

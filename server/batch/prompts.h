@@ -61,11 +61,12 @@ struct Prompt {
   // The tokens that the words leave out: in order, each in front of a token that was stored behind
   // it. The other numbers do not count them.
   std::vector<TokenRange> left_out;
-  // Where it leaves its predecessor: the stored turn that it follows. If there is none, or all of
-  // it is kept, another conversation may be the predecessor that shares as much with the prompt
-  // and has fewer messages: the client changed a message in the middle. nullopt: there is no
-  // predecessor, or the prompt has all words of it. What a reply says behind the words that the
-  // client has, such as a stop string, is none of these words.
+  // The place where the prompt leaves its predecessor. This is the stored turn that the prompt
+  // follows. If the prompt follows no turn, or keeps a whole turn, the predecessor may be another
+  // conversation: one with fewer messages that shares as much with the prompt. The client then
+  // changed a message in the middle.
+  // nullopt: there is no predecessor, or the prompt has all of its words. A reply may go on behind
+  // the words that the client got, for example with a stop string; these tokens do not count.
   std::optional<Parted> parted;
 };
 
