@@ -189,8 +189,8 @@ class ServerCommand : public Command {
     SayIgnoredLines(env);
     if (flags_.options.cut_edits) {
       env->Note(
-          "what follows a piece that is gone from a chat's history is not run again, which is "
-          "approximate, unless a request says \"edits\": \"exact\"");
+          "Tokens behind a removed piece of a chat are not run again. This is approximate. "
+          "A request turns it off with \"edits\": \"exact\".");
     }
     env->Note(flags_.options.model_id + " answers at " + url + "/v1; Ctrl-C ends");
     if (server.max_tokens() < flags_.options.max_tokens) {

@@ -150,7 +150,7 @@ def test_other_values_are_refused(edited, path, body):
 def test_the_server_has_a_default():
     """A request that says "exact" is exact all the same, and so is explain."""
     with new_folder() as folder, Server(folder / "store", "--edits", "cut") as server:
-        assert "a piece that is gone" in server.said()
+        assert "behind a removed piece of a chat are not run again" in server.said()
         assert '"edits": "exact"' in server.said()
         thinker = Thinker()
         for question in QUESTIONS[:2]:
@@ -175,11 +175,13 @@ def test_a_context_has_the_words_that_are_left(edited):
     """Of both turns with cuts. The thoughts of the last reply are there: nothing dropped them."""
     server, thinker, last = edited
     name = last.headers["X-Attndb-Context"]
-    stored = server.json("POST", "/attndb/v1/messages", {"context": name})["messages"]
-    said = words_of(stored)
+    stored = server.json("POST", "/attndb/v1/messages", {"context": name})
+    said = words_of(stored["messages"])
     assert said[:-1] == words_of(thinker.messages[:-1])
     assert said[-1][1].endswith(thinker.messages[-1]["content"])
-    text = server.json("POST", "/attndb/v1/text", {"context": name})["text"]
+    whole = server.json("POST", "/attndb/v1/text", {"context": name})
+    assert stored["num_tokens"] == whole["num_tokens"] == server.describe(name)["num_tokens"]
+    text = whole["text"]
     assert text.count("<think>") == 1 == said[-1][1].count("<think>")
     question = [user("Why is that?")]
     exact = server.ask(question, context=name, max_tokens=1)
