@@ -59,6 +59,9 @@ struct Route {
   std::string_view path;
   void (*answer)(Service*, Call);
   bool is_open = false;  // Asks for no key.
+  // It is about a request under way: it takes no place beside that one, and is answered while the
+  // server stops, too.
+  bool steers = false;
 };
 
 constexpr std::array kRoutes = {
@@ -73,7 +76,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/embeddings", AnswerEmbeddings},
     Route{"POST", "/v1/chat/completions", AnswerChat},
     Route{"POST", "/chat/completions", AnswerChat},
-    Route{"POST", "/v1/chat/completions/control", AnswerChatControl},
+    Route{"POST", "/v1/chat/completions/control", AnswerChatControl,
+          /*is_open=*/false, /*steers=*/true},
     Route{"POST", "/v1/completions", AnswerCompletion},
     Route{"POST", "/v1/responses", AnswerResponses},
     Route{"POST", "/v1/messages", AnswerMessages},
@@ -325,7 +329,9 @@ class HttpServer final : public Server {
   Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
   // Sets and reads, behind this call, what the keys file says of tenants since it has changed.
   void FollowKeys();
-  // Whose call it is, and a place for it. False: it was answered.
+  // Whose call it is. False: it was answered.
+  bool CheckKey(Call* call);
+  // Likewise, and a place for it.
   bool Admit(Call* call);
   // The last stop for what libraries throw: a full memory, or a fault of ours.
   void Work(const Call& call, const std::function<void()>& work);
@@ -434,11 +440,7 @@ void HttpServer::Work(const Call& call, const std::function<void()>& work) {
   }
 }
 
-bool HttpServer::Admit(Call* call) {
-  if (service_.stopping && call->request->method != "GET" && call->request->method != "HEAD") {
-    Refuse(*call, 503, "the server stops");
-    return false;
-  }
+bool HttpServer::CheckKey(Call* call) {
   std::optional<TenantRules> rules = keys_->Find(
       KeyIn(call->request->Header("authorization"), call->request->Header("x-api-key")));
   FollowKeys();
@@ -448,6 +450,15 @@ bool HttpServer::Admit(Call* call) {
     return false;
   }
   call->rules = *std::move(rules);
+  return true;
+}
+
+bool HttpServer::Admit(Call* call) {
+  if (service_.stopping && call->request->method != "GET" && call->request->method != "HEAD") {
+    Refuse(*call, 503, "the server stops");
+    return false;
+  }
+  if (!CheckKey(call)) return false;
   double retry_seconds = 0;
   const Status status =
       admission_.Enter(call->rules, call->received_seconds, &call->place, &retry_seconds);
@@ -509,7 +520,7 @@ void HttpServer::Dispatch(Call call) {
   if (route == nullptr) {
     return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", allowed}});
   }
-  if (!route->is_open && !Admit(&call)) return;
+  if (!route->is_open && !(route->steers ? CheckKey(&call) : Admit(&call))) return;
   route->answer(&service_, std::move(call));
 }
 
