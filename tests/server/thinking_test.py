@@ -4,6 +4,7 @@ Method: SmolLM2 with a template that begins a thinking in front of each reply
 (thinking_template.jinja). The model never ends one by itself: it does not know these marks.
 """
 
+import hashlib
 import json
 
 import pytest
@@ -168,6 +169,29 @@ class TestControl:
             first = next(iter(stream.chunks()))
             told = self.end(server, first["id"])
         assert told["success"] is False and "reasoning_control" in told["message"]
+
+    def test_it_needs_no_place_beside_the_chats(self, tmp_path):
+        keys = tmp_path / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(b"ann").hexdigest(), "tenant": "ann", "max_requests": 1}]}))
+        ann = {"Authorization": "Bearer ann"}
+        with Server(tmp_path / "store", "--keys", keys, "--chat-template", TEMPLATE) as server:
+            with server.stream([user(ASK)], ann, max_tokens=4000,
+                               reasoning_control=True) as stream:
+                body = {"id": next(stream.chunks())["id"], "action": "reasoning_end"}
+                assert server.request("POST", CHAT, {"messages": [user(ASK)]}, ann)[0] == 429
+                assert server.json("POST", self.CONTROL, body, ann) == {"success": True}
+                assert server.request("POST", self.CONTROL, body)[0] == 401
+
+    def test_a_server_that_stops_ends_it_too(self, tmp_path):
+        with Server(tmp_path / "store", "--chat-template", TEMPLATE, "--drain", "60") as server:
+            with server.stream([user(ASK)], max_tokens=4000, reasoning_control=True) as stream:
+                answer_id = next(stream.chunks())["id"]
+                server.terminate()
+                wait_until(lambda: server.request("GET", "/ready")[0] == 503, "it stops")
+                assert server.request("POST", CHAT, {"messages": [user(ASK)]})[0] == 503
+                assert self.end(server, answer_id) == {"success": True}
+            assert server.wait() == 0
 
     def test_what_names_no_chat_is_refused(self, server):
         for body in ({"action": "reasoning_end"}, {"id": "chatcmpl-x"},
