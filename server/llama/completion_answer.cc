@@ -1,5 +1,7 @@
 #include "server/llama/completion_answer.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "server/chat/turn_headers.h"
@@ -72,6 +74,7 @@ void LlamaAnswer::AddProbabilities(Json* object) {
 
 void LlamaAnswer::OnChances(std::vector<llama::ReplyToken> tokens) {
   for (const llama::ReplyToken& token : tokens) tokens_.push_back(token.token);
+  num_seen_ += tokens.size();
   if (style_.logprobs != LogprobForm::kNone) probs_.Add(tokens);
 }
 
@@ -131,7 +134,10 @@ void LlamaAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
     return responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens),
                              .body = ToText(Whole(end, text_))});
   }
-  if (end.end_token) tokens_.push_back(*end.end_token);
+  // Those of a stop string, and the model's end.
+  const size_t num_seen = std::min(num_seen_, end.tokens.size());
+  tokens_.insert(tokens_.end(), end.tokens.begin() + static_cast<ptrdiff_t>(num_seen),
+                 end.tokens.end());
   if (!tokens_.empty()) WriteText("");
   Write(Whole(end, ""));
   responder_->End();

@@ -1,6 +1,6 @@
 // Answers POST /completion and POST /infill as llama.cpp's server does: one object, or a stream of
 // server-sent events, the last of which has "stop": true. No [DONE] follows. Each event has the ids
-// of its tokens; a whole answer has them if the request asks for them (TurnRequest::tells_tokens).
+// of its tokens, a whole answer all of them, if TurnRequest::tells_tokens says so.
 //
 // Threads: as ReplyWriter.
 #ifndef ATTNDB_SERVER_LLAMA_COMPLETION_ANSWER_H_
@@ -63,6 +63,7 @@ class LlamaAnswer final : public ReplyWriter {
   uint64_t num_events_ = 0;
   // Ids of tokens that no event has told yet.
   std::vector<TokenId> tokens_;
+  size_t num_seen_ = 0;  // Tokens that OnChances has told.
   std::string text_;     // What came of an answer that is not streamed.
   TokenLogprobs probs_;  // For tokens that were not told yet.
 };

@@ -115,7 +115,7 @@ TEST_F(LlamaAnswerTest, EachEventHasTheIdsOfItsTokens) {
   answer.OnDelta({.content = " three"});
   answer.OnChances({{.token = 10}});  // A control token, which is no text.
   TurnEnd end = End(llama::FinishReason::kEnd);
-  end.end_token = 2;
+  end.tokens = {7, 8, 9, 10, 2};
   answer.OnEnd(end, 0);
   std::vector<Json> tokens;
   for (const Json& event : Events()) {
@@ -123,6 +123,19 @@ TEST_F(LlamaAnswerTest, EachEventHasTheIdsOfItsTokens) {
     EXPECT_FALSE(event.contains("completion_probabilities"));
   }
   EXPECT_THAT(tokens, ElementsAre(Json{7}, Json({8, 9}), Json({10, 2}), Json::array()));
+}
+
+TEST_F(LlamaAnswerTest, AStreamHasTheIdsOfTheStopString) {
+  LlamaAnswer answer = Answer(/*stream=*/true);
+  answer.OnStart(Start());
+  answer.OnChances({{.token = 7}});
+  answer.OnDelta({.content = " two"});
+  TurnEnd end = End(llama::FinishReason::kStop);
+  end.tokens = {7, 8, 9};
+  answer.OnEnd(end, 0);
+  std::vector<Json> tokens;
+  for (const Json& event : Events()) tokens.push_back(event["tokens"]);
+  EXPECT_THAT(tokens, ElementsAre(Json{7}, Json({8, 9}), Json::array()));
 }
 
 TEST_F(LlamaAnswerTest, AWholeAnswerHasTheIdsThatItWasToldAtTheEnd) {

@@ -74,7 +74,7 @@ class TextCall {
     ATTNDB_RETURN_IF_ERROR(Constrain(&turn.generate));
     turn.tells_chances =
         asked_.logprobs != LogprobForm::kNone || (asked_.tells_tokens && asked_.stream);
-    turn.tells_tokens = asked_.tells_tokens && !asked_.stream;
+    turn.tells_tokens = asked_.tells_tokens;
     turn.ends_with_window = asked_.fills_window || !asked_.truncate || own.has_value();
     turn.is_kept = !own.has_value();
     turn.id = NewTurnId(prompt.digest);
