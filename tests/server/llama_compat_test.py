@@ -106,6 +106,13 @@ class TestCompletion:
             events = [json.loads(event) for event in stream.data()]
         assert [token for event in events for token in event["tokens"]] == told["tokens"]
         assert events[-1]["tokens"] == []
+        stopped = {**self.FIELDS, "stop": [told["content"].split()[2]]}
+        whole = server.json("POST", "/completion", {**stopped, "return_tokens": True})
+        assert whole["stop_type"] == "word"
+        assert 0 < len(whole["tokens"]) == whole["tokens_predicted"] < 8
+        with Stream(server, "/completion", {**stopped, "stream": True}, {}) as stream:
+            events = [json.loads(event) for event in stream.data()]
+        assert [token for event in events for token in event["tokens"]] == whole["tokens"]
 
     def test_the_models_end_is_one_of_the_tokens(self, server):
         prompt = server.json("POST", "/apply-template", {"messages": [user(CAPITAL)]})["prompt"]
