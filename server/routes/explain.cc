@@ -214,6 +214,12 @@ Status Schedule(Service* service, const Call& call, const Json& body) {
                       start.is_unread);
 }
 
+// Whether the body is one of Messages or of Responses, whose fields have other meanings.
+bool IsOfAnotherInterface(const Json& body) {
+  const Json* const interface = FindMember(body, "interface");
+  return interface != nullptr && (*interface == "messages" || *interface == "responses");
+}
+
 }  // namespace
 
 void AnswerExplain(Service* service, Call call) {
@@ -229,8 +235,8 @@ void AnswerExplain(Service* service, Call call) {
     const bool is_text =
         FindMember(*body, "text") != nullptr || FindMember(*body, "prompt_of") != nullptr;
     const Json* const context = FindMember(*body, "context");
-    const bool is_chat =
-        FindMember(*body, "messages") != nullptr || FindMember(*body, "input") != nullptr;
+    const bool is_chat = FindMember(*body, "messages") != nullptr ||
+                         FindMember(*body, "input") != nullptr || IsOfAnotherInterface(*body);
     if (!is_chat && (is_text || context != nullptr)) {
       const bool has_name = context != nullptr && context->is_string();
       const std::string name = has_name ? context->get<std::string>() : std::string();
