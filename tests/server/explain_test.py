@@ -111,6 +111,24 @@ class TestExplain:
         assert [each["name"] for each in server.json("GET", CONTEXTS)["contexts"]] == names
         assert server.metric("attndb_prompt_tokens") == prompts
 
+    def test_a_response_may_have_no_input(self, server):
+        """Its 'text' is the form of its reply, and no text to look up."""
+        first = server.json("POST", "/v1/responses", {"input": CAPITAL, "temperature": 0,
+                                                      "max_output_tokens": 8})
+        body = {"interface": "responses", "previous_response_id": first["id"],
+                "text": {"format": {"type": "text"}}}
+        answer = server.json("POST", EXPLAIN, body)
+        assert answer["reply_tokens"] == first["usage"]["output_tokens"]
+        for interface, part in ("messages", "'messages'"), ("responses", "'input'"):
+            status, message = refusal(server, {"interface": interface, "context": "none"})
+            assert status == 400 and part in message
+
+    def test_a_bare_context_may_name_the_chats_interface(self, server):
+        context = server.ask(CAPITAL, max_tokens=4).context
+        server.wait_until_durable(context)
+        answer = server.json("POST", EXPLAIN, {"interface": "chat", "context": context})
+        assert "report" in answer
+
     def test_what_it_refuses_it_names(self, server):
         messages = [user(CAPITAL)]
         for body, part in [
