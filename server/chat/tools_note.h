@@ -11,7 +11,7 @@
 
 namespace attndb::server {
 
-inline constexpr size_t kMaxNotedTools = size_t{256} << 10;  // Bytes. 24 tools have about 32 KiB.
+inline constexpr size_t kMaxNotedTools = size_t{64} << 10;  // Bytes. 24 tools have about 32 KiB.
 
 // Returns the note. `tools`: a JSON array. Empty: there are no tools, or they are too long.
 std::string NoteOfTools(const std::string& tools);

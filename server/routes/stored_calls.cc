@@ -124,7 +124,7 @@ void AddWrittenCalls(const llama::LlamaEngine& engine, const llama::ReplyForm& f
 }
 
 std::string ToolsOf(const DB& db, ContextId turn, const TextLayout& text) {
-  const int most = HasResults(text) ? kMaxTurnsBack : 1;
+  const int most = HasResults(text) ? kMaxTurnsBack : kMaxTurnsOfNote;
   for (int i = 0; i < most && turn != ContextId::kNone; ++i) {
     const Result<std::string> note = db.Note(IdName(turn));
     std::string tools = note.ok() ? ToolsOfNote(*note) : std::string();
@@ -134,6 +134,22 @@ std::string ToolsOf(const DB& db, ContextId turn, const TextLayout& text) {
     turn = info->continues;
   }
   return {};
+}
+
+std::string NoteToStore(const DB& db, const Session& session, const std::string& tools) {
+  std::string note = NoteOfTools(tools);
+  ContextId turn = note.empty() ? ContextId::kNone : session.context_id();
+  for (int i = 1; i < kMaxTurnsOfNote && turn != ContextId::kNone; ++i) {
+    const Result<ContextInfo> info = db.Describe(IdName(turn));
+    // What is stored continues no context that it lacks tokens of.
+    if (!info.ok() || info->num_tokens > session.num_tokens()) break;
+    const Result<std::string> noted = db.Note(IdName(turn));
+    if (!noted.ok()) break;
+    if (*noted == note) return {};
+    if (!noted->empty()) break;
+    turn = info->continues;
+  }
+  return note;
 }
 
 }  // namespace attndb::server

@@ -10,12 +10,15 @@
 #include <string>
 
 #include "attndb/db.h"
+#include "attndb/session.h"
 #include "engines/llama/llama_engine.h"
 #include "server/batch/kept_text.h"
 
 namespace attndb::server {
 
 inline constexpr int kMaxTurnsBack = 1024;
+// Of so many turns that follow each other and have the same tools, one at least has the note.
+inline constexpr int kMaxTurnsOfNote = 8;
 
 // "#id": a name that no other context gets.
 std::string IdName(ContextId id);
@@ -33,6 +36,10 @@ void AddWrittenCalls(const llama::LlamaEngine& engine, const llama::ReplyForm& f
 // Returns the tools of a turn, or those of the newest turn before it that has any, as
 // ChatOptions::tools. `text`: the turn's layout. Empty: none are known.
 std::string ToolsOf(const DB& db, ContextId turn, const TextLayout& text);
+
+// Returns the note of a turn with these tools, which goes on with the session. Empty: the turn
+// needs none, as one of the last turns before it has the same.
+std::string NoteToStore(const DB& db, const Session& session, const std::string& tools);
 
 }  // namespace attndb::server
 

@@ -4,6 +4,7 @@
 //         them, with replies of the test's own; a responder that keeps what it is sent.
 #include "server/routes/stored_messages.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include "server/chat/tools_note.h"
 #include "server/json.h"
 #include "server/routes/routes_test_util.h"
+#include "server/routes/stored_calls.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -60,6 +62,11 @@ class StoredMessagesTest : public ::testing::Test {
   void Keep(const std::string& given, const std::vector<llama::ChatMessage>& messages,
             const std::string& reply, const llama::ChatOptions& options = {},
             Edits edits = Edits::kExact) {
+    KeepNoted(given, messages, reply, options, NoteOfTools(options.tools), edits);
+  }
+  void KeepNoted(const std::string& given, const std::vector<llama::ChatMessage>& messages,
+                 const std::string& reply, const llama::ChatOptions& options,
+                 const std::string& note, Edits edits = Edits::kExact) {
     const Prompts prompts(&*engine_, &*conversations_);
     ATTNDB_ASSERT_OK_AND_ASSIGN(Prompt prompt,
                                 prompts.OfChat(tenant_, "", messages, options, {}, edits));
@@ -73,8 +80,8 @@ class StoredMessagesTest : public ::testing::Test {
                                 conversations_->Start(tenant_, turn, "full", {}, prompt.left_out));
     ATTNDB_ASSERT_OK(engine_->Prefill(start.session, start.rest));
     llama::AddReply({prompt.tokens.size(), turn.size()}, &prompt.text);
-    conversations_->Keep(tenant_, name, std::move(start.session), turn,
-                         StoreOptions{.note = NoteOfTools(options.tools)}, prompt.text);
+    conversations_->Keep(tenant_, name, std::move(start.session), turn, StoreOptions{.note = note},
+                         prompt.text);
   }
   Response Ask(const Json& body, const std::string& tenant = TenantRules().tenant) {
     return Begin(ToText(body), tenant)->sent;
@@ -204,6 +211,31 @@ TEST_F(StoredCallsTest, ACallIsACallInLaterTurnsToo) {
 TEST_F(StoredCallsTest, ATurnWithoutANoteHasTheToolsOfTheTurnBeforeIt) {
   const Json messages = MessagesOf("", call_, tools_, WithLongTools());
   EXPECT_EQ(messages, Json::array({question_, called_, result_, answer_})) << messages;
+}
+
+// A note takes bytes of the store that no quota counts.
+TEST_F(StoredCallsTest, OneOfEightTurnsHasTheNote) {
+  std::vector<llama::ChatMessage> messages = {{"user", "Hi"}};
+  std::vector<bool> has_note;
+  const std::string other = "[" + tools_.tools + "]";
+  for (int i = 0; i < 11; ++i) {
+    const Prompts prompts(&*engine_, &*conversations_);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts.OfChat(tenant_, "", messages, tools_));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation start,
+                                conversations_->Start(tenant_, prompt.tokens, "full"));
+    EXPECT_EQ(NoteToStore(*db_, start.session, ""), "");
+    EXPECT_EQ(NoteToStore(*db_, start.session, other), NoteOfTools(other));
+    const std::string note = NoteToStore(*db_, start.session, tools_.tools);
+    has_note.push_back(!note.empty());
+    KeepNoted("turn-" + std::to_string(i), messages, "Hello.", tools_, note);
+    conversations_->WaitForStores();
+    messages.push_back({"assistant", "Hello."});
+    messages.push_back({"user", "Hi"});
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo last, db_->Describe("turn-7"));
+  EXPECT_EQ(NoteOfTools(ToolsOf(*db_, last.id, {})), NoteOfTools(tools_.tools));
+  EXPECT_THAT(has_note, ::testing::ElementsAre(true, false, false, false, false, false, false,
+                                               false, true, false, false));
 }
 
 TEST_F(StoredCallsTest, ACallBehindWordsIsACall) {

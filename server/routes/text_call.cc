@@ -14,13 +14,13 @@
 #include "server/batch/turn_id.h"
 #include "server/batch/turn_title.h"
 #include "server/chat/reply_reader.h"
-#include "server/chat/tools_note.h"
 #include "server/openai/error.h"
 #include "server/openai/token_bias.h"
 #include "server/routes/counted_answer.h"
 #include "server/routes/find.h"
 #include "server/routes/source_session.h"
 #include "server/routes/store_place.h"
+#include "server/routes/stored_calls.h"
 
 namespace attndb::server {
 namespace {
@@ -403,8 +403,8 @@ class TextCall {
     const Call kept = WithoutRequest(call_);
     const std::vector<std::shared_ptr<ReplyWriter>> writers = Writers(kept);
     const auto end = std::make_shared<NotedEnd>(service_, kept, asked_, writers.size());
-    if (std::string note = interface_.note ? "" : NoteOfTools(asked_.chat.tools); !note.empty()) {
-      request.note = [note = std::move(note)](const TurnEnd&) { return note; };
+    if (!interface_.note && !asked_.chat.tools.empty() && request.is_kept) {
+      ATTNDB_RETURN_IF_ERROR(AddNote(start.session, &request));
     }
     if ((interface_.note || request.note) && !request.store) request.store = Life();
     const auto shared = std::make_shared<const TurnRequest>(std::move(request));
@@ -420,6 +420,14 @@ class TextCall {
     turn->AddChoices(std::move(choices));
     if (interface_.is_chat) service_->running->Add(turn, asked_.controls_reasoning);
     return ScheduleTurn(service_, kept, turn, start.is_unread);
+  }
+
+  // The turn's calls are read with the tools. Choices share the text of the note.
+  Status AddNote(const Session& session, TurnRequest* request) const {
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, service_->conversations->HandleOf(request->tenant));
+    auto note = std::make_shared<const std::string>(NoteToStore(db, session, asked_.chat.tools));
+    if (!note->empty()) request->note = [note](const TurnEnd&) { return *note; };
+    return Status::Ok();
   }
 
   std::vector<std::shared_ptr<ReplyWriter>> Writers(const Call& call) const {
