@@ -282,6 +282,7 @@ class HttpServer final : public Server {
                                         {service_.options.keys_file, "the keys file"}});
     ATTNDB_ASSIGN_OR_RETURN(keys_, OpenKeys(service_.options));
     service_.options.api_key.clear();  // The ring has its digest, which suffices.
+    AskTemplateCaps();
     ATTNDB_ASSIGN_OR_RETURN(service_.line_filter, LineFilter::Make(service_.options.ignored_lines));
     for (std::string& text : service_.options.pinned_prompts) {
       service_.line_filter.Apply(&text);  // As chats have it.
@@ -324,6 +325,7 @@ class HttpServer final : public Server {
   // `rest`: the path behind kResponses.
   void DispatchResponse(Call call, const std::string& rest);
   void LimitMaxTokens();
+  void AskTemplateCaps();
   Status SetQuota(const TenantChange& change);
   // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
   Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
@@ -377,6 +379,15 @@ void HttpServer::LimitMaxTokens() {
   const uint64_t most = std::max<uint64_t>(promisable / 2, 1);
   uint32_t& max_tokens = service_.options.max_tokens;
   max_tokens = static_cast<uint32_t>(std::min<uint64_t>(max_tokens, most));
+}
+
+void HttpServer::AskTemplateCaps() {
+  Result<std::map<std::string, bool>> caps = engine_.ChatTemplateCaps();
+  if (caps.ok()) {
+    service_.template_caps = *std::move(caps);
+  } else if (caps.status().code() == StatusCode::kIoError) {
+    Warn("/props does not tell what the chat template can show: " + caps.status().message());
+  }
 }
 
 Status HttpServer::SetQuota(const TenantChange& change) {

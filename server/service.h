@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -78,6 +79,9 @@ inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there 
 struct Service {
   ServerOptions options;
   LineFilter line_filter;  // Made of options.ignored_lines.
+  // LlamaEngine::ChatTemplateCaps, when the server started: a template may keep others waiting.
+  // Empty: the template is not known, or nobody can apply it.
+  std::map<std::string, bool> template_caps;
   // Only the scheduler runs passes: const, so that no route overwrites the logits of one.
   const llama::LlamaEngine* engine = nullptr;
   Conversations* conversations = nullptr;

@@ -22,15 +22,6 @@ namespace {
 
 constexpr int kNotImplemented = 501;
 
-// Empty: the template is not known, or nobody can apply it.
-Json CapsOf(const Service& service) {
-  Json caps = Json::object();
-  const auto known = service.engine->ChatTemplateCaps();
-  if (!known.ok()) return caps;
-  for (const auto& [name, is_there] : *known) caps[name] = is_there;
-  return caps;
-}
-
 Json PropsOf(const Service& service) {
   const llama::ModelInfo& info = service.engine->info();
   Json settings = GenerationSettings(TextRequest());
@@ -44,7 +35,7 @@ Json PropsOf(const Service& service) {
           {"endpoint_props", false},
           {"endpoint_metrics", true},
           {"chat_template", info.chat_template},
-          {"chat_template_caps", CapsOf(service)},
+          {"chat_template_caps", service.template_caps},
           {"bos_token", info.begin_token},
           {"eos_token", info.end_token},
           {"build_info", std::string("attndb ") + Version()},
@@ -165,9 +156,7 @@ Result<TextRequest> InfillOf(const Service& service, const Call& call, const Jso
 }  // namespace
 
 void AnswerProps(Service* service, Call call) {
-  service->run_later(call, [service, call] {  // Another program knows the template.
-    AnswerCall(service, call, {.body = ToText(PropsOf(*service))});
-  });
+  AnswerCall(service, call, {.body = ToText(PropsOf(*service))});
 }
 
 void AnswerChatControl(Service* service, Call call) {
