@@ -7,7 +7,9 @@ them.
 
 import json
 import os
+import pathlib
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -63,6 +65,19 @@ class TestOwnTemplate:
     def test_a_right_one_is_not_talked_about(self, server):
         assert "template" not in server.said()
         assert "chat_template_error" not in server.started
+
+
+def test_props_wait_for_no_template(folder):
+    with Server(folder / "store") as server:
+        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+        children = " ".join(file.read_text() for file in tasks.glob("*/children")).split()
+        [chat] = [int(child) for child in children
+                  if "attndb-chat" in pathlib.Path(f"/proc/{child}/cmdline").read_text()]
+        os.kill(chat, signal.SIGSTOP)
+        try:
+            assert server.json("GET", "/props")["chat_template_caps"]["supports_system_role"]
+        finally:
+            os.kill(chat, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
