@@ -10,7 +10,8 @@
 //          earlier ones, as far as the template shows the same. Contents are never parsed for
 //          control tokens.
 //          Turns are found by the messages that they answered (turn_id.h). The last turns are
-//          looked at first, kMaxFollowed at most.
+//          looked at first. kMaxFollowed at most are followed; those do not count whose first other
+//          token says something else than the prompt.
 //          Edits::kCut: the prompt may leave out pieces of the turn (edits.h), of kMaxSearched
 //          turns at most. The turn may then
 //          also be one that has the most first tokens of the prompt: where messages are gone, it
@@ -43,7 +44,7 @@
 
 namespace attndb::server {
 
-// The most stored turns that one prompt is compared with.
+// The most stored turns that one prompt follows.
 inline constexpr size_t kMaxFollowed = 16;
 // The most of them that are searched for pieces that the prompt leaves out. A search takes time:
 // left_out.h. As many again among those that have the most first tokens of the prompt.

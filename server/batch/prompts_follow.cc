@@ -31,6 +31,21 @@ bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
   return edits == Edits::kExact && followed.parted && num_same > followed.parted->token;
 }
 
+// Whether the token with which a turn leaves another one, which was followed, says something else
+// than the prompt there. REQUIRES: the prompt shows both the same time.
+bool SaysOther(const llama::LlamaEngine& engine, std::span<const TokenId> turn,
+               std::span<const TokenId> other, const llama::FollowedText& followed) {
+  constexpr size_t kMostTokens = 8;  // Of the prompt. Their bytes are compared as far as they go.
+  const std::span<const TokenId> prompt = followed.joined.tokens;
+  const size_t num_same = CommonLength(turn, other);
+  if (num_same >= turn.size() || num_same > followed.joined.num_kept) return false;
+  const std::span<const TokenId> rest = prompt.subspan(std::min(num_same, prompt.size()));
+  const auto said = engine.ReplyText(turn.subspan(num_same, 1));
+  const auto asked = engine.ReplyText(rest.first(std::min(rest.size(), kMostTokens)));
+  if (!said.ok() || !asked.ok()) return false;
+  return !asked->starts_with(*said) && !said->starts_with(*asked);
+}
+
 // Whether the tokens that a prompt keeps of a turn have a whole reply among them. Another
 // conversation may begin with the same system message, and even ask the same.
 bool KeepsAReply(const llama::FollowedText& text, std::span<const llama::ChatMessage> messages) {
@@ -128,6 +143,11 @@ Status Prompts::FollowEach(const Chat& chat, size_t reply, std::vector<KeptText>
                            const Limits& limits, Work* work, std::optional<Followed>* best) const {
   for (KeptText& turn : turns) {
     if (*best && SaysNoMore(turn.tokens, (*best)->turn->tokens, (*best)->text, chat.edits)) {
+      continue;
+    }
+    if (*best && chat.edits == Edits::kExact &&
+        turn.text.rendered_at == (*best)->turn->text.rendered_at &&
+        SaysOther(*engine_, turn.tokens, (*best)->turn->tokens, (*best)->text)) {
       continue;
     }
     if (++work->num_followed > kMaxFollowed) break;
