@@ -160,7 +160,7 @@ class TestContexts:
 
     def test_each_of_many_is_found_by_its_words(self):
         with new_server("--sessions", "24") as server:
-            _, answer = self.ask(server, n=24, max_tokens=6, temperature=3)
+            _, answer = self.ask(server, n=24, max_tokens=6, temperature=3, min_p=0, top_k=0)
             for choice in answer["choices"]:
                 server.wait_until_durable(choice["attndb"]["context"])
             held = answer["usage"]["prompt_tokens"] + 3
