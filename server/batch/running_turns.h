@@ -42,7 +42,7 @@ class RunningTurns {
 
   std::mutex mutex_;
   std::multimap<Key, Entry> entries_;  // Guarded by mutex_, like the next one.
-  size_t num_at_sweep_ = 64;  // So many entries are looked through for those that are gone.
+  size_t num_at_sweep_ = 64;  // When there are this many entries, Add erases those that are gone.
 };
 
 }  // namespace attndb::server

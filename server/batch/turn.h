@@ -152,8 +152,8 @@ class Turn {
 
   // These four REQUIRE that no scheduler has the turn.
   // Adds further replies to this turn's prompt. Their requests have the same tenant, prompt, window
-  // and plan: best, they are this turn's request. Their sessions are replaced when the prompt is
-  // read: any will do.
+  // and plan. They should share this turn's request, which saves memory. Their sessions are
+  // replaced when the prompt is read: any will do.
   void AddChoices(std::vector<std::shared_ptr<Turn>> choices) { choices_ = std::move(choices); }
   // It and its choices hold what it was admitted with, until the last of them is gone.
   void Hold(const std::shared_ptr<void>& place);
