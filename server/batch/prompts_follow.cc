@@ -35,7 +35,7 @@ bool SaysNoMore(std::span<const TokenId> turn, std::span<const TokenId> other,
 // than the prompt there. REQUIRES: the prompt shows both the same time.
 bool SaysOther(const llama::LlamaEngine& engine, std::span<const TokenId> turn,
                std::span<const TokenId> other, const llama::FollowedText& followed) {
-  constexpr size_t kMostTokens = 8;  // Of the prompt. Their bytes are compared as far as they go.
+  constexpr size_t kMostTokens = 8;  // The tokens of the prompt that are compared.
   const std::span<const TokenId> prompt = followed.joined.tokens;
   const size_t num_same = CommonLength(turn, other);
   if (num_same >= turn.size() || num_same > followed.joined.num_kept) return false;

@@ -17,7 +17,7 @@
 namespace attndb::server {
 
 inline constexpr int kMaxTurnsBack = 1024;
-// Of so many turns that follow each other and have the same tools, one at least has the note.
+// At least one of so many turns in a row has the note, if all have the same tools.
 inline constexpr int kMaxTurnsOfNote = 8;
 
 // "#id": a name that no other context gets.

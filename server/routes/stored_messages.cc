@@ -53,7 +53,7 @@ const char* NameOf(TextForm form) {
 constexpr size_t kMessagesAtOnce = 16;  // Read before the work of other requests.
 
 struct StoredTalk {
-  uint64_t num_tokens = 0;  // Of the context, the pieces that left it included.
+  uint64_t num_tokens = 0;  // All tokens of the context, its pieces included.
   KeptText kept;            // Without these pieces.
   std::string tools;        // As ChatOptions has them.
 };
