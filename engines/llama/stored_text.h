@@ -23,8 +23,8 @@ struct StoredText {
   std::string text;
 };
 
-// What a context holds, without the pieces that left it (PiecesOf in window.h); with
-// `render_special` its control tokens, too, which the chat template set.
+// Returns the text of a context without the pieces that left it (PiecesOf in window.h).
+// `render_special`: the text also has the control tokens that the chat template set.
 Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
                           bool render_special);
 

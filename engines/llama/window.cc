@@ -47,7 +47,7 @@ void JoinTouching(std::vector<TokenRange>* ranges) {
   *ranges = std::move(runs);
 }
 
-// What a session has lost, cut by cut.
+// Counts the tokens that a session has lost, one cut after another.
 class LostTokens {
  public:
   enum class Shape : uint8_t {

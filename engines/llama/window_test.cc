@@ -332,7 +332,7 @@ TEST(PiecesOfTest, ASmallerWindowsCutsWithinALongMessageAreNone) {
   const std::vector<Cut> first = {{90, {{3, 40}}}};
   const TextLayout later = {TextForm::kDialogue, {{TextRole::kUser, {40, 60}}}};
   EXPECT_THAT(PiecesOf(first, later), ElementsAre(TokenRange{3, 40}));
-  // What leaves later is a piece all the same.
+  // A later cut of another shape still is a piece.
   const std::vector<Cut> both = {{5104, {{4, 3056}}}, {5200, {{4000, 4100}}}};
   EXPECT_THAT(PiecesOf(both, alone), ElementsAre(TokenRange{4000, 4100}));
 }
