@@ -1,5 +1,5 @@
-// What tests of prompts share: an engine with a template, a store, and turns that are kept as the
-// scheduler keeps them. The replies are the tests' own.
+// Helpers for tests of prompts: an engine with a template, a store, and turns that are kept as the
+// scheduler keeps them. Each test gives the replies itself.
 //
 // Threads: one.
 #ifndef ATTNDB_SERVER_BATCH_PROMPTS_TEST_UTIL_H_
