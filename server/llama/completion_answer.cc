@@ -134,7 +134,7 @@ void LlamaAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
     return responder_->Send({.headers = TurnHeaders(start_, end.num_dropped_tokens),
                              .body = ToText(Whole(end, text_))});
   }
-  // Those of a stop string, and the model's end.
+  // The client has not got the ids of a stop string's tokens and of the end token yet.
   const size_t num_seen = std::min(num_seen_, end.tokens.size());
   tokens_.insert(tokens_.end(), end.tokens.begin() + static_cast<ptrdiff_t>(num_seen),
                  end.tokens.end());
