@@ -141,7 +141,7 @@ std::string NoteToStore(const DB& db, const Session& session, const std::string&
   ContextId turn = note.empty() ? ContextId::kNone : session.context_id();
   for (int i = 1; i < kMaxTurnsOfNote && turn != ContextId::kNone; ++i) {
     const Result<ContextInfo> info = db.Describe(IdName(turn));
-    // What is stored continues no context that it lacks tokens of.
+    // The new context does not continue a context that has more tokens than the session.
     if (!info.ok() || info->num_tokens > session.num_tokens()) break;
     const Result<std::string> noted = db.Note(IdName(turn));
     if (!noted.ok()) break;

@@ -1,5 +1,5 @@
-// What tests of a whole server share: a server on a tiny random model and a store of the test's,
-// and a client that asks it over HTTP.
+// Helpers for tests of a whole server: a server on a tiny random model, with a store of the test's
+// own, and a client that asks this server over HTTP.
 //
 // Threads: one.
 #ifndef ATTNDB_SERVER_ROUTES_TINY_SERVER_TEST_UTIL_H_
