@@ -147,7 +147,7 @@ class SessionImpl {
   //         under way, or the tokens did not see one whole prompt).
   Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens);
   // Continues the session on a chain that holds `tokens`, which are the session's first tokens.
-  // Those of them that were in the tail leave it. Returns the previous chain.
+  // Tokens that the chain holds leave the tail. Returns the previous chain.
   // Errors: kResourceExhausted (memory for the rest of the tail); nothing has changed then.
   Result<HeldChain> MoveTo(HeldChain held, std::span<const TokenId> tokens);
   // Moves the session to the chain of this Store, in the first step after the Store has ended.
