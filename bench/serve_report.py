@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the table of docs/serving.md of bench/results/serve.json, and of what a long run under
-kills counted (docs/testing.md): what stands between its marks.
+"""Makes the tables of docs/serving.md: what stands between their marks.
 
-    bench/serve_report.py            rewrites it
+One is of bench/results/serve.json, and of what a long run under kills counted (docs/testing.md).
+The other, about agents, is of bench/results/agents.json.
+
+    bench/serve_report.py            rewrites them
     bench/serve_report.py --check    fails if the page is not that of the results
 
 A figure that is not what it should be is MISSED. What was not measured is left out, and said; so is
@@ -19,16 +21,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import agents_report
+from agents_report import PEER, Figures, Row
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/serving.md"
 RESULTS = ROOT / "bench/results/serve.json"
+AGENTS = ROOT / "bench/results/agents.json"
 LONG_RUNS = ROOT / "docs/testing.md"
-BEGIN, END = "<!-- serve -->\n", "<!-- /serve -->"
-PEER = "llama-server"
-
-Figures = dict[str, float]
-# What is measured, what should be, attndb's figure, llama-server's, and whether it is so.
-Row = tuple[str, str, str, str, bool]
+HEAD = ["| what | should be | attndb | llama-server | |", "| --- | --- | --- | --- | --- |"]
 
 
 def faster(figures: Figures, who: str, what: str, least: float) -> Row:
@@ -167,7 +168,7 @@ def source(name: str, part: dict[str, Any]) -> str:
 
 
 def report(results: dict[str, Any], long_runs: str = "") -> str:
-    lines = ["| what | should be | attndb | llama-server | |", "| --- | --- | --- | --- | --- |"]
+    lines = list(HEAD)
     sources, missing = [], []
     for name, rows in PARTS.items():
         if name not in results:
@@ -195,18 +196,35 @@ def report(results: dict[str, Any], long_runs: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def report_agents(results: dict[str, Any]) -> str:
+    rows, measured, missing = agents_report.found_rows(results)
+    lines = [*HEAD, *map(line_of, rows), "",
+             "Measured: " + "; ".join(source(name, results[name]) for name in measured) + "."]
+    if missing:
+        lines += ["", f"Not measured yet: {', '.join(missing)}."]
+    return "\n".join(lines) + "\n"
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of `name`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return before + begin + text + end + after
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    results, agents = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, AGENTS))
     long_runs = LONG_RUNS.read_text(encoding="utf-8")
-    made = before + BEGIN + report(results, long_runs) + END + after
+    made = replaced(page, "serve", report(results, long_runs))
+    made = replaced(made, "agents", report_agents(agents))
     if args.check:
-        sys.exit(0 if made == page else f"{PAGE} is not that of {RESULTS}: bench/serve_report.py")
+        sys.exit(0 if made == page else
+                 f"{PAGE} is not that of {RESULTS} and {AGENTS}: bench/serve_report.py")
     PAGE.write_text(made, encoding="utf-8")
 
 

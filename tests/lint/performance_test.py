@@ -202,6 +202,25 @@ class ServePageTest(unittest.TestCase):
         self.assertTrue(lines[3].endswith("| **MISSED** |"), lines[3])
         self.assertIn("Not measured yet: alone", lines[-1])
 
+    def test_agents_that_read_too_much_again_are_missed(self):
+        made = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}}
+        restart = {"attndb/turns": 20, "attndb/run": 1021.0, "attndb/new": 1000.0,
+                   "attndb/steady": 900.0, "attndb/restart": 60.0, "llama-server/turns": 20,
+                   "llama-server/run": 2000.0, "llama-server/new": 1000.0,
+                   "llama-server/steady": 1000.0, "llama-server/restart": 1000.0}
+        cut = {"attndb/run": 1019.0, "attndb/new": 1000.0, "attndb/cut": 7.0}
+        text = serve.report_agents({"restart": {**made, "figures": restart},
+                                    "cut": {**made, "figures": cut}})
+        self.assertIn("| 1,021 of 1,000: 1.021 × | 2,000 of 1,000, 20 turns: 2.000 × | **MISSED** |",
+                      text)
+        self.assertIn("| 0.9 s: 0.90 × | 1.0 s | met |", text)
+        self.assertIn("| 0.1 s: 6.0 % | 1.0 s | **MISSED** |", text)
+        self.assertIn("| 1,019 of 1,000: 1.019 × |  | met |", text)
+        self.assertIn("Not measured yet: agents, reasoning.", text)
+        del restart["llama-server/restart"], restart["llama-server/steady"]
+        text = serve.report_agents({"restart": {**made, "figures": restart}})
+        self.assertEqual(text.count("\n| "), 2)  # The line below the head, and tokens that were run.
+
     def test_choices_and_bound_replies_are_compared(self):
         made = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}}
         figures = {"attndb/first_1": 1000.0, "attndb/first_8": 1090.0, "kv_mb_1": 160.0,
