@@ -63,6 +63,7 @@ struct TextMessage {
 // continues the context. Token ids alone do not tell a template's marks from words.
 struct ATTNDB_EXPORT TextLayout {
   static constexpr size_t kMaxMessages = 2048;
+  static constexpr size_t kMaxLeftOut = 128;
 
   TextForm form = TextForm::kUnknown;
   std::vector<TextMessage> messages;  // In order, none empty. kUnknown and kRaw have none.
@@ -70,9 +71,14 @@ struct ATTNDB_EXPORT TextLayout {
   // may show the time; else 0. A text that continues this one is rendered with the same time.
   // kUnknown and kRaw have none.
   int64_t rendered_at = 0;
+  // Pieces that the text no longer has, although the context stores their tokens. An edit removed
+  // them from a session whose cuts dropped them: Session::DropOldest. Tokens that a cut dropped and
+  // that are not named here are still part of the text: they fell out of a window. At most
+  // kMaxLeftOut ranges, in order, not adjacent.
+  std::vector<TokenRange> left_out = {};
 
-  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown. The time follows the form:
-  // "document at:1764547200 user:24-90".
+  // "dialogue system:4-20 user:24-90 assistant:95-130"; "" = unknown. The time follows the form,
+  // and then the pieces: "dialogue at:1764547200 without:30-42,60-75 user:24-90".
   std::string ToString() const;
   // Reads only texts that ToString writes. Errors: kInvalidArgument.
   static Result<TextLayout> Parse(std::string_view text);

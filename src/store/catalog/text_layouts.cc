@@ -6,7 +6,7 @@
 namespace attndb::store {
 
 Status NoteTextLayout(SqliteDatabase* database, ContextId context, const TextLayout& text) {
-  if (text.form == TextForm::kUnknown) {
+  if (text == TextLayout()) {
     return database->Run("DELETE FROM text_layouts WHERE context = ?", context);
   }
   return database->Run(

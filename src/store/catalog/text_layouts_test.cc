@@ -62,6 +62,15 @@ TEST_F(TextLayoutsTest, ItStaysWithTheContext) {
   EXPECT_THAT(harness_->Verify().value(), IsEmpty());
 }
 
+TEST_F(TextLayoutsTest, PiecesThatLeftStayNotedAlsoWhereNoMessageIsKnown) {
+  TextLayout text;
+  text.left_out = {{2, 4}, {7, 8}};
+  harness_.MustPublish(Range(0, 10), {.name = "a", .text_layout = text});
+  harness_.Reopen();
+  EXPECT_EQ(Layout("a"), text);
+  EXPECT_THAT(harness_->Verify().value(), IsEmpty());
+}
+
 TEST_F(TextLayoutsTest, ItGoesWithTheContext) {
   const auto id = harness_.MustPublish(Range(0, 10), {.name = "a", .text_layout = kDocument});
   ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), id));
