@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/llama/utf8_bytes.h"
+#include "engines/llama/window.h"
 
 namespace attndb::llama {
 
@@ -112,17 +113,35 @@ Result<PromptLayout> LayoutOf(const LlamaEngine& engine, const TextLayout& text,
   return GuessLayout(engine, tokens);
 }
 
-Result<StoredContext> OpenContext(const LlamaEngine& engine, const DB& db,
-                                  const std::string& context) {
+namespace {
+
+// `has_pieces`: the tokens of pieces that left the text are among the context's.
+Result<StoredContext> OpenStored(const LlamaEngine& engine, const DB& db,
+                                 const std::string& context, bool has_pieces) {
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
   StoredContext stored;
   // By its id: another process may give the name to another context between the two calls.
   ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
                           db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
   // It keeps its id when it grows.
-  if (info.num_tokens == stored.tokens.size()) stored.text = info.text_layout;
+  if (info.num_tokens == stored.tokens.size()) {
+    stored.text = info.text_layout;
+    if (!has_pieces) TakeOut(PiecesOf(info.cuts, stored.text), &stored.tokens, &stored.text);
+  }
   ATTNDB_ASSIGN_OR_RETURN(stored.layout, LayoutOf(engine, stored.text, stored.tokens));
   return stored;
+}
+
+}  // namespace
+
+Result<StoredContext> OpenContext(const LlamaEngine& engine, const DB& db,
+                                  const std::string& context) {
+  return OpenStored(engine, db, context, /*has_pieces=*/false);
+}
+
+Result<StoredContext> OpenWholeContext(const LlamaEngine& engine, const DB& db,
+                                       const std::string& context) {
+  return OpenStored(engine, db, context, /*has_pieces=*/true);
 }
 
 Result<uint64_t> SystemTokens(const LlamaEngine& engine, const TextLayout& text,
@@ -186,7 +205,52 @@ TextLayout FirstOf(TextLayout text, uint64_t num_tokens) {
   std::erase_if(text.messages, [](const TextMessage& message) {
     return message.tokens.begin >= message.tokens.end;
   });
+  for (TokenRange& range : text.left_out) range.end = std::min(range.end, num_tokens);
+  std::erase_if(text.left_out, [](const TokenRange& range) { return range.begin >= range.end; });
   return text;
+}
+
+namespace {
+
+// Where a token stands once the ranges are gone. A token of a range: where the range was.
+uint64_t MovedUp(uint64_t token, std::span<const TokenRange> left_out) {
+  uint64_t num_gone = 0;
+  for (const TokenRange& range : left_out) {
+    if (token <= range.begin) break;
+    num_gone += std::min(token, range.end) - range.begin;
+  }
+  return token - num_gone;
+}
+
+}  // namespace
+
+std::vector<TokenId> Without(std::span<const TokenId> tokens,
+                             std::span<const TokenRange> left_out) {
+  std::vector<TokenId> kept;
+  uint64_t begin = 0;
+  const auto keep = [&](uint64_t end) {
+    const std::span<const TokenId> part = tokens.subspan(begin, end - begin);
+    kept.insert(kept.end(), part.begin(), part.end());
+  };
+  for (const TokenRange& range : left_out) {
+    keep(range.begin);
+    begin = range.end;
+  }
+  keep(tokens.size());
+  return kept;
+}
+
+void TakeOut(std::span<const TokenRange> left_out, std::vector<TokenId>* tokens, TextLayout* text) {
+  text->left_out.clear();
+  if (left_out.empty()) return;
+  *tokens = Without(*tokens, left_out);
+  for (TextMessage& message : text->messages) {
+    message.tokens = {MovedUp(message.tokens.begin, left_out),
+                      MovedUp(message.tokens.end, left_out)};
+  }
+  std::erase_if(text->messages, [](const TextMessage& message) {
+    return message.tokens.begin == message.tokens.end;
+  });
 }
 
 TextLayout Continued(TextLayout before, const JoinedText& joined, std::span<const TextRole> roles) {

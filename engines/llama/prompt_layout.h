@@ -47,9 +47,14 @@ struct PromptText {
 Result<PromptLayout> LayoutOf(const LlamaEngine& engine, const TextLayout& text,
                               std::span<const TokenId> tokens);
 
-// Errors: also those of DB::Describe.
+// Returns a context without the pieces that left its text (PiecesOf in window.h): the model does
+// not have them, so that nothing may go on from them. Errors: also those of DB::Describe.
 Result<StoredContext> OpenContext(const LlamaEngine& engine, const DB& db,
                                   const std::string& context);
+// Returns all tokens of the context, these pieces included: a session that holds the stored context
+// with its cuts. Errors: as OpenContext.
+Result<StoredContext> OpenWholeContext(const LlamaEngine& engine, const DB& db,
+                                       const std::string& context);
 
 // The tokens of a system message in front of a context, the headers around it included, up to where
 // the user's message begins: 0 if there is none.
@@ -76,6 +81,12 @@ TextLayout Continued(TextLayout before, const JoinedText& joined, std::span<cons
 void AddReply(TokenRange reply, TextLayout* text);
 // The text of the first `num_tokens` alone.
 TextLayout FirstOf(TextLayout text, uint64_t num_tokens);
+
+// Returns the tokens outside of the ranges, which are in order.
+std::vector<TokenId> Without(std::span<const TokenId> tokens, std::span<const TokenRange> left_out);
+// Takes these ranges, which are in order, out of a text and its tokens. A message that has no other
+// token is gone, too. No piece has left the text then: TextLayout::left_out is empty.
+void TakeOut(std::span<const TokenRange> left_out, std::vector<TokenId>* tokens, TextLayout* text);
 
 // Whether `tokens` begin with the text of `beginning`. The last tokens of `beginning` may be others
 // there, because a text follows them. Errors: as LlamaEngine::Detokenize.

@@ -50,6 +50,20 @@ TEST(PromptLayoutTest, MessagesGoOnBehindThoseBefore) {
   EXPECT_EQ(asked.messages.size(), 3U) << "a reply of no words";
   EXPECT_EQ(FirstOf(asked, 14).ToString(), "dialogue user:2-9 user:12-14");
   EXPECT_EQ(FirstOf(asked, 1).ToString(), "dialogue");
+  asked.left_out = {{3, 5}, {13, 16}};
+  EXPECT_EQ(FirstOf(asked, 14).ToString(), "dialogue without:3-5,13-14 user:2-9 user:12-14");
+  EXPECT_EQ(FirstOf(asked, 13).ToString(), "dialogue without:3-5 user:2-9 user:12-13");
+}
+
+TEST(PromptLayoutTest, RangesLeaveATextWithTheirMessages) {
+  TextLayout text = *TextLayout::Parse("dialogue without:1-2 user:0-2 other:3-4 user:4-9");
+  Tokens tokens = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const std::vector<TokenRange> left_out = {{2, 4}, {7, 8}};
+  TakeOut(left_out, &tokens, &text);
+  EXPECT_EQ(tokens, (Tokens{0, 1, 4, 5, 6, 8, 9}));
+  EXPECT_EQ(text.ToString(), "dialogue user:0-2 user:2-6");
+  TakeOut({}, &tokens, &text);
+  EXPECT_EQ(tokens, (Tokens{0, 1, 4, 5, 6, 8, 9}));
 }
 
 TEST(PromptLayoutTest, NothingIsSaidBehindATextOfWhichNothingIsKnown) {

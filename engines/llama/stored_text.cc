@@ -46,16 +46,6 @@ bool HasItsWords(std::span<const TokenId> stored, const PromptText& text) {
   return !messages.empty() && CommonPrefix(stored, text.tokens) > messages.back().tokens.begin;
 }
 
-// Takes the tokens out that left as pieces of the text: the model does not have them.
-void TakeOutPieces(const ContextInfo& info, std::vector<TokenId>* tokens) {
-  const std::vector<TokenRange> pieces = PiecesOf(info.cuts, info.text_layout);
-  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
-    const auto begin = tokens->begin();
-    tokens->erase(begin + static_cast<std::ptrdiff_t>(piece->begin),
-                  begin + static_cast<std::ptrdiff_t>(piece->end));
-  }
-}
-
 }  // namespace
 
 Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
@@ -67,7 +57,9 @@ Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::st
                           is_ours ? db.Tokens(context) : TokensOf(engine, db, context));
   StoredText stored = {.num_tokens = tokens.size(), .text = {}};
   // It keeps its id when it grows.
-  if (info.num_tokens == tokens.size()) TakeOutPieces(info, &tokens);
+  if (info.num_tokens == tokens.size()) {
+    tokens = Without(tokens, PiecesOf(info.cuts, info.text_layout));
+  }
   ATTNDB_ASSIGN_OR_RETURN(stored.text, engine.Detokenize(tokens, render_special));
   return stored;
 }
