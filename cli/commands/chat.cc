@@ -69,8 +69,8 @@ class Dialogue {
 
   // Whether the dialogue begins with the text of this context.
   Result<bool> BeginsWith(const std::string& context) const {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> first, db_->Tokens(context));
-    return BeginsWithText(*engine_, said_.tokens, first);
+    ATTNDB_ASSIGN_OR_RETURN(const llama::StoredContext first, OpenContext(*engine_, *db_, context));
+    return BeginsWithText(*engine_, said_.tokens, first.tokens);
   }
 
   // Errors: kInvalidArgument: the plan is as it was.

@@ -16,7 +16,9 @@ using llama::StoredContext;
 
 Result<AskedSession> OverOne(Environment* env, const LlamaEngine& engine, const DB& db,
                              const std::string& context, const Asked& asked) {
-  ATTNDB_ASSIGN_OR_RETURN(const StoredContext stored, OpenContext(engine, db, context));
+  ATTNDB_ASSIGN_OR_RETURN(const StoredContext stored, asked.is_whole
+                                                          ? OpenWholeContext(engine, db, context)
+                                                          : OpenContext(engine, db, context));
   ATTNDB_ASSIGN_OR_RETURN(PromptText prompt, QuestionBehind(engine, stored, asked.question,
                                                             /*keeps_before=*/asked.is_whole,
                                                             TextLimits(env, engine.info())));
