@@ -15,10 +15,13 @@
 #define ATTNDB_SERVER_BATCH_EDITS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "attndb/types.h"
+#include "engines/llama/prompt_layout.h"
 #include "server/batch/kept_text.h"
 
 namespace attndb::server {
@@ -28,16 +31,22 @@ enum class Edits : uint8_t {
   kCut,    // They stay.
 };
 
-// The tokens outside of the ranges, which are in order.
-std::vector<TokenId> Without(std::span<const TokenId> tokens, std::span<const TokenRange> left_out);
+// The values of Edits, as messages about a wrong one name them.
+inline constexpr std::string_view kEditsNames = "exact or cut";
+
+// Returns what "exact" and "cut" mean, in a request and in a flag; nullopt: another text.
+std::optional<Edits> EditsNamed(std::string_view name);
+
+using llama::Without;
 
 // Puts the ranges of `stored` back into tokens that lack them.
 void PutBack(std::span<const TokenId> stored, std::span<const TokenRange> left_out,
              std::vector<TokenId>* tokens);
-// Moves the messages of a text whose tokens got these ranges back.
+// Moves the messages of a text whose tokens got these ranges back, and notes in the text that it
+// leaves them out.
 void PutBack(std::span<const TokenRange> left_out, TextLayout* text);
 
-// Takes the pieces out that left a text. Messages without another token are gone, too.
+// Takes the pieces out that left a text: llama::TakeOut.
 void TakeOutPieces(KeptText* kept);
 
 }  // namespace attndb::server

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,15 @@ TEST(EditsTest, MessagesMoveWithTheirTokens) {
   EXPECT_EQ(text.messages[0].tokens, (TokenRange{0, 2}));
   EXPECT_EQ(text.messages[1].tokens, (TokenRange{4, 6}));
   EXPECT_EQ(text.messages[2].tokens, (TokenRange{6, 10}));
+  EXPECT_EQ(text.left_out, left_out);
+}
+
+TEST(EditsTest, TheirNamesAreThoseOfRequestsAndFlags) {
+  EXPECT_EQ(EditsNamed("exact"), Edits::kExact);
+  EXPECT_EQ(EditsNamed("cut"), Edits::kCut);
+  for (const char* const other : {"", "Cut", "cuts", "exact or cut"}) {
+    EXPECT_EQ(EditsNamed(other), std::nullopt) << other;
+  }
 }
 
 TEST(EditsTest, APieceThatLeftHasNoWords) {
@@ -71,6 +81,7 @@ class EditedTurnsTest : public BatchTest {
   TurnRequest GoingOn(const std::string& id, const std::string& from, Ranges left_out) {
     TurnRequest request = Request(id, kNew, Seed(id), Greedy(6));
     request.prompt = Joined(Stored(from), request.prompt);
+    PutBack(left_out, &request.text);
     request.left_out = std::move(left_out);
     return request;
   }

@@ -92,8 +92,8 @@ Result<Prompts::Subject> Prompts::Open(const std::string& tenant,
   if (!kept.left_out.empty()) {
     subject.left_out = kept.left_out;
     subject.whole = kept.tokens;
-    TakeOutPieces(&kept);
   }
+  TakeOutPieces(&kept);
   stored.tokens = std::move(kept.tokens);
   stored.text = std::move(kept.text);
   ATTNDB_ASSIGN_OR_RETURN(stored.layout, llama::LayoutOf(*engine_, stored.text, stored.tokens));
