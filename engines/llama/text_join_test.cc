@@ -23,6 +23,7 @@
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/stored_text.h"
 #include "engines/llama/utf8_bytes.h"
+#include "engines/llama/window.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -307,6 +308,46 @@ TEST_F(TextJoinTest, MarksOfTheTemplateThatAreWordsAreKnownByTheStoredLayout) {
   EXPECT_EQ(OpenContext(*engine_, db, "talk")->layout, PromptLayout::kDialogue);
   EXPECT_THAT(AppendedText(*engine_, db, "talk", "x", {}),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("is a dialogue")));
+}
+
+// The cut looks like that of a window, which the text would not follow. Ask, chat and cat do so.
+TEST_F(TextJoinTest, APieceThatLeftAContextIsNoPartOfItsText) {
+  const test::TempDir folder = test::TempDir::InMemory();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(folder.File("store"), {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText document,
+                              DocumentText(*engine_, false, "The light", "a be bi bo bu a b"));
+  Ids ids = document.tokens;
+  const std::vector<TokenRange> piece = {{4, 4 + (ids.size() + 1) / 2}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(engine_->spec(), ids, {}));
+  ATTNDB_ASSERT_OK(engine_->Prefill(start.session, ids));
+  ATTNDB_ASSERT_OK(LeaveOut(piece, &start.session));
+  const Ids reply = Text("x y");
+  ATTNDB_ASSERT_OK(engine_->Prefill(start.session, reply));
+  StoreOptions options;
+  options.name = "cut";
+  options.text_layout = document.text;
+  options.text_layout.left_out = piece;
+  AddReply({ids.size(), ids.size() + reply.size()}, &options.text_layout);
+  ids.insert(ids.end(), reply.begin(), reply.end());
+  ATTNDB_ASSERT_OK(db.Store(start.session, ids, options));
+
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const StoredContext left, OpenContext(*engine_, db, "cut"));
+  EXPECT_EQ(left.tokens, Without(ids, piece));
+  EXPECT_EQ(left.layout, PromptLayout::kDialogue);
+  EXPECT_THAT(left.text.left_out, ElementsAre());
+  EXPECT_EQ(left.text.messages.back().tokens.end, left.tokens.size());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const StoredContext whole, OpenWholeContext(*engine_, db, "cut"));
+  EXPECT_EQ(whole.tokens, ids);
+  EXPECT_EQ(whole.text, options.text_layout);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const StoredText shown, TextOf(*engine_, db, "cut", true));
+  EXPECT_EQ(shown.text, *engine_->Detokenize(left.tokens, /*render_special=*/true));
+  EXPECT_EQ(shown.num_tokens, ids.size());
+  // What goes on from the text is exact.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText asked, QuestionBehind(*engine_, left, "Why"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart again,
+                              CreateSessionIn({}, db, engine_->spec(), asked.tokens, {}));
+  EXPECT_EQ(again.session.num_tokens(), CommonPrefix(asked.tokens, ids));
+  EXPECT_THAT(again.session.cuts(), ElementsAre());
 }
 
 // A model whose file has this chat template.

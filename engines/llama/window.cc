@@ -47,50 +47,13 @@ void JoinTouching(std::vector<TokenRange>* ranges) {
   *ranges = std::move(runs);
 }
 
-// Counts the tokens that a session has lost, one cut after another.
-class LostTokens {
- public:
-  enum class Shape : uint8_t {
-    kPieces,  // Several runs.
-    kHalf,    // One run, behind which as many tokens are left as a window leaves.
-    kRun,     // One run. Another number of tokens is left.
-  };
-
-  // `num_left`: what another window may leave.
-  Shape Add(const Cut& cut, double keep_ratio, uint64_t num_left) {
-    const uint64_t num_before = cut.at - num_lost_;
-    num_lost_ += NumTokensOf(cut.dropped);
-    runs_.insert(runs_.end(), cut.dropped.begin(), cut.dropped.end());
-    JoinTouching(&runs_);
-    last_run_ = *std::ranges::find_if(
-        runs_, [&cut](const TokenRange& run) { return cut.dropped.front().begin < run.end; });
-    if (cut.dropped.back().end > last_run_.end) return Shape::kPieces;
-    const uint64_t num_after = cut.at - num_lost_;
-    const auto half = static_cast<uint64_t>(static_cast<double>(num_before) * keep_ratio);
-    return num_after == half || num_after == num_left ? Shape::kHalf : Shape::kRun;
-  }
-  uint64_t num_lost() const { return num_lost_; }
-  // The first tokens of the last cut, and all lost tokens around them.
-  const TokenRange& last_run() const { return last_run_; }
-
- private:
-  uint64_t num_lost_ = 0;
-  std::vector<TokenRange> runs_;  // In order, apart.
-  TokenRange last_run_;
-};
-
-// Whether a window may have dropped the run: it has the first or the last token of a message, or it
-// is within one, behind the sink. True if the layout has no messages.
-bool MayBeWindows(const TokenRange& run, const TextLayout& text) {
-  const auto has = [](const TokenRange& range, uint64_t token) {
-    return range.begin <= token && token < range.end;
-  };
-  const bool is_at_sink = run.begin <= WindowOptions().keep_first;
-  return text.messages.empty() || std::ranges::any_of(text.messages, [&](const TextMessage& one) {
-           const TokenRange& message = one.tokens;
-           return has(run, message.begin) || has(run, message.end - 1) ||
-                  (is_at_sink && has(message, run.begin));
-         });
+// The pieces that left the text of a session's tokens. None if the context that the session goes
+// on from has been dropped meanwhile.
+std::vector<TokenRange> PiecesIn(const DB& db, const Session& session) {
+  const auto id = static_cast<int64_t>(session.context_id());
+  const Result<ContextInfo> context = db.Describe("#" + std::to_string(id));
+  if (!context.ok()) return {};
+  return PiecesOf(session.cuts(), context->text_layout);
 }
 
 }  // namespace
@@ -125,40 +88,42 @@ Status WindowOptions::Validate() const {
 }
 
 std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& text) {
-  using Shape = LostTokens::Shape;
-  LostTokens lost;
   std::vector<TokenRange> pieces;
   for (const Cut& cut : cuts) {
-    const Shape shape = lost.Add(cut, WindowOptions().keep_ratio, UINT64_MAX);
-    const bool is_windows =
-        shape == Shape::kHalf || (shape == Shape::kRun && MayBeWindows(lost.last_run(), text));
-    if (!is_windows) pieces.insert(pieces.end(), cut.dropped.begin(), cut.dropped.end());
+    for (const TokenRange& dropped : cut.dropped) {
+      for (const TokenRange& left : text.left_out) {
+        const TokenRange both = {std::max(dropped.begin, left.begin),
+                                 std::min(dropped.end, left.end)};
+        if (both.begin < both.end) pieces.push_back(both);
+      }
+    }
   }
   JoinTouching(&pieces);
   return pieces;
 }
 
-uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
+uint64_t ReusableTokens(const WindowOptions& window, const LostTokens& lost, uint64_t num_tokens,
                         const PromptSize& prompt) {
-  LostTokens lost;
+  const auto are_within = [](const Cut& cut, std::span<const TokenRange> ranges) {
+    return std::ranges::all_of(
+        cut.dropped, [ranges](const TokenRange& range) { return IsWithin(range, ranges); });
+  };
+  uint64_t num_lost = 0;
   std::optional<uint64_t> lost_at;    // The first time that tokens left that the prompt has.
   std::optional<uint64_t> pieces_at;  // The first time that such tokens left as pieces.
-  for (const Cut& cut : cuts) {
+  for (const Cut& cut : lost.cuts) {
     if (cut.at > num_tokens) continue;  // Crop takes it back.
-    const auto shape = lost.Add(cut, window.keep_ratio, TokensLeft(window));
-    const bool is_left_out = std::ranges::all_of(cut.dropped, [&prompt](const TokenRange& range) {
-      return IsWithin(range, prompt.left_out);
-    });
-    if (is_left_out) continue;
+    num_lost += NumTokensOf(cut.dropped);
+    if (are_within(cut, prompt.left_out)) continue;
     if (!lost_at) lost_at = cut.at;
-    if (!pieces_at && shape != LostTokens::Shape::kHalf) pieces_at = cut.at;
+    if (!pieces_at && are_within(cut, lost.pieces)) pieces_at = cut.at;
   }
   if (!lost_at) return num_tokens;
   // A window that drops tokens leaves as many as TokensLeft, and that only if the prompt is longer
   // than the window.
   const bool lacks_tokens = window.window_tokens == 0 ||
                             prompt.num_tokens <= window.window_tokens ||
-                            num_tokens - lost.num_lost() < TokensLeft(window);
+                            num_tokens - num_lost < TokensLeft(window);
   if (lacks_tokens) return *lost_at - 1;
   return pieces_at ? *pieces_at - 1 : num_tokens;
 }
@@ -168,9 +133,12 @@ Result<SessionStart> CreateSessionIn(const WindowOptions& window, const DB& db,
                                      SessionOptions options, std::span<const TokenRange> left_out) {
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec, prompt, options));
   const Session& session = start.session;
+  if (session.cuts().empty()) return start;
   const uint64_t num_tokens = session.num_tokens();
   const PromptSize size = {prompt.size() - NumTokensOf(left_out), left_out};
-  if (ReusableTokens(window, session.cuts(), num_tokens, size) == num_tokens) return start;
+  const std::vector<TokenRange> pieces = PiecesIn(db, session);
+  const LostTokens lost = {session.cuts(), pieces};
+  if (ReusableTokens(window, lost, num_tokens, size) == num_tokens) return start;
   options.truncated = false;
   return db.CreateSession(spec, prompt, options);
 }

@@ -43,24 +43,23 @@ struct PromptSize {
 // How many tokens the ranges have.
 uint64_t NumTokensOf(std::span<const TokenRange> ranges);
 
-// The tokens that left a session as pieces of its text: LeaveOut. A window's cuts, which drop the
-// oldest tokens, are not among them. `text`: the layout of the session's tokens. Returns ranges in
-// order. Cuts do not say who made them, so they are judged:
-//   several runs of tokens left at once      pieces
-//   half of what there was, in one run       a window's
-//   one run within a message, from the sink  a window's
-//   another run                              pieces, if the layout has messages, and the run has
-//                                            no first and no last token of one
-// Tokens that left earlier and touch a cut are part of its run. Pieces that are taken for a
-// window's cut stay in the text, although the model lacks them.
+// Returns the tokens that left a session as pieces of its text: LeaveOut. They are those of
+// TextLayout::left_out that a cut dropped, as ranges in order. `text`: the layout of the session's
+// tokens. The text keeps all other tokens that a cut dropped: they fell out of a window.
 std::vector<TokenRange> PiecesOf(std::span<const Cut> cuts, const TextLayout& text);
+
+// The tokens that a session has lost.
+struct LostTokens {
+  std::span<const Cut> cuts;           // Session::cuts. Not owned.
+  std::span<const TokenRange> pieces;  // PiecesOf. Not owned.
+};
 
 // How many of the first `num_tokens` tokens of a session a prompt may go on from in this window.
 // Tokens that have left, and that the prompt has, have to be run again in two cases. The result is
 // then the number of tokens before the first such cut.
 //   - An earlier, smaller window dropped them, and this window has room for them.
-//   - They are no oldest tokens that a window drops: they left as pieces of the text.
-uint64_t ReusableTokens(const WindowOptions& window, std::span<const Cut> cuts, uint64_t num_tokens,
+//   - They left as pieces of the text.
+uint64_t ReusableTokens(const WindowOptions& window, const LostTokens& lost, uint64_t num_tokens,
                         const PromptSize& prompt);
 
 // Does what DB::CreateSession does, for a session that runs in this window. The session reuses

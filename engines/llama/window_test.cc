@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attndb/db.h"
@@ -247,7 +249,7 @@ TEST_F(WindowTest, WindowsThatLeaveNoRoomAreRefused) {
 TEST(ReusableTokensTest, ACutHoldsForWindowsThatHaveNoRoomForWhatLeft) {
   const std::vector<Cut> cuts = {{64, {{4, 36}}}, {96, {{36, 68}}}};
   const auto reusable = [&cuts](uint64_t window, uint64_t num_tokens, uint64_t num_prompt) {
-    return ReusableTokens({.window_tokens = window}, cuts, num_tokens, {num_prompt, {}});
+    return ReusableTokens({.window_tokens = window}, {cuts, {}}, num_tokens, {num_prompt, {}});
   };
   EXPECT_EQ(reusable(64, 110, 120), 110u);
   EXPECT_EQ(reusable(64, 70, 75), 70u) << "of one cut";
@@ -258,7 +260,7 @@ TEST(ReusableTokensTest, ACutHoldsForWindowsThatHaveNoRoomForWhatLeft) {
   EXPECT_EQ(reusable(0, 110, 120), 63u) << "there is no limit";
   EXPECT_EQ(reusable(120, 110, 120), 63u) << "all of the prompt fits";
   EXPECT_EQ(reusable(128, 110, 300), 63u) << "this window leaves 64, and 46 are left";
-  EXPECT_EQ(ReusableTokens({}, {}, 110, {120, {}}), 110u);
+  EXPECT_EQ(ReusableTokens({}, {{}, {}}, 110, {120, {}}), 110u);
 }
 
 // A window dropped [4, 36). [50, 60) and [80, 90) were left out.
@@ -268,8 +270,8 @@ TEST(ReusableTokensTest, WhatThePromptLeavesOutIsNotMissed) {
   const std::vector<TokenRange> all = {{50, 60}, {80, 90}};
   const std::vector<TokenRange> more = {{50, 60}, {78, 92}, {100, 105}};
   const std::vector<TokenRange> first = {{50, 60}};
-  const auto reusable = [](std::span<const Cut> cuts, std::span<const TokenRange> left_out) {
-    return ReusableTokens({.window_tokens = 128}, cuts, 110, {120, left_out});
+  const auto reusable = [&all](std::span<const Cut> cuts, std::span<const TokenRange> left_out) {
+    return ReusableTokens({.window_tokens = 128}, {cuts, all}, 110, {120, left_out});
   };
   EXPECT_EQ(reusable(edits, all), 110u);
   EXPECT_EQ(reusable(edits, more), 110u);
@@ -280,61 +282,71 @@ TEST(ReusableTokensTest, WhatThePromptLeavesOutIsNotMissed) {
 
 // The window of 64 tokens has no room for them.
 TEST(ReusableTokensTest, AnExactPromptBeyondTheWindowDoesNotGoOnBehindPieces) {
+  using Ranges = std::vector<TokenRange>;
   const std::vector<Cut> edits = {{64, {{10, 20}, {40, 45}}}};
   const std::vector<Cut> one = {{64, {{10, 20}}}};
   const std::vector<Cut> both = {{64, {{4, 36}}}, {90, {{50, 60}}}};
   const std::vector<Cut> passed = {{60, {{10, 20}}}, {74, {{4, 10}, {20, 46}}}};
-  const std::vector<TokenRange> left_out = {{10, 20}};
-  const auto reusable = [](std::span<const Cut> cuts, std::span<const TokenRange> without) {
-    return ReusableTokens({.window_tokens = 64}, cuts, 110, {120, without});
+  const auto reusable = [](std::span<const Cut> cuts, const Ranges& pieces,
+                           const Ranges& without = {}) {
+    return ReusableTokens({.window_tokens = 64}, {cuts, pieces}, 110, {120, without});
   };
-  EXPECT_EQ(reusable(edits, {}), 63u);
-  EXPECT_EQ(reusable(one, {}), 63u);
-  EXPECT_EQ(reusable(both, {}), 89u) << "the window dropped the others";
-  EXPECT_EQ(reusable(passed, {}), 59u);
-  EXPECT_EQ(reusable(passed, left_out), 110u) << "the window dropped what is around it";
+  EXPECT_EQ(reusable(edits, {{10, 20}, {40, 45}}), 63u);
+  EXPECT_EQ(reusable(one, {{10, 20}}), 63u);
+  EXPECT_EQ(reusable(both, {{50, 60}}), 89u) << "the window dropped the others";
+  EXPECT_EQ(reusable(passed, {{10, 20}}), 59u);
+  EXPECT_EQ(reusable(passed, {{10, 20}}, {{10, 20}}), 110u)
+      << "the window dropped what is around it";
+  // A window would have dropped as many, and at the same time.
+  EXPECT_EQ(reusable(both, {{4, 36}, {50, 60}}), 63u);
+  EXPECT_EQ(reusable(edits, {}), 110u) << "they fell out of a window";
   // At the start with this window, more tokens than it has room for were there.
   const std::vector<Cut> shrunk = {{100, {{4, 72}}}};
   EXPECT_EQ(reusable(shrunk, {}), 110u);
 }
 
-TEST(PiecesOfTest, AWindowsCutsAreNone) {
-  const TextLayout text = {
-      TextForm::kDialogue,
-      {{TextRole::kUser, {3, 30}}, {TextRole::kAssistant, {34, 60}}, {TextRole::kUser, {64, 80}}}};
+// Each of these cuts looks as if the other one had made it.
+class PiecesOfTest : public ::testing::Test {
+ protected:
   using Ranges = std::vector<TokenRange>;
-  const auto pieces = [&text](const std::vector<Cut>& cuts) { return PiecesOf(cuts, text); };
-  EXPECT_THAT(pieces({}), ElementsAre());
-  EXPECT_THAT(pieces({{64, {{4, 36}}}, {96, {{36, 68}}}}), ElementsAre());
-  EXPECT_THAT(pieces({{90, {{4, 72}}}}), ElementsAre()) << "a smaller window";
-  EXPECT_EQ(pieces({{90, {{10, 20}, {40, 45}}}, {99, {{20, 22}}}}), (Ranges{{10, 22}, {40, 45}}));
-  EXPECT_EQ(pieces({{90, {{40, 45}}}}), (Ranges{{40, 45}})) << "within a message";
-  EXPECT_EQ(pieces({{90, {{60, 64}}}}), (Ranges{{60, 64}})) << "between two";
-  EXPECT_EQ(pieces({{64, {{4, 36}}}, {90, {{40, 45}}}}), (Ranges{{40, 45}}));
+  static TextLayout Talk(Ranges left_out) {
+    return {TextForm::kDialogue,
+            {{TextRole::kUser, {3, 30}}, {TextRole::kAssistant, {34, 60}}},
+            0,
+            std::move(left_out)};
+  }
+};
+
+TEST_F(PiecesOfTest, AnEditMayDropWhatAWindowWould) {
+  const std::vector<Cut> half = {{64, {{4, 36}}}};
+  EXPECT_EQ(PiecesOf(half, Talk({{4, 36}})), (Ranges{{4, 36}}));
+  const std::vector<Cut> from_the_sink = {{90, {{4, 28}}}};
+  EXPECT_EQ(PiecesOf(from_the_sink, Talk({{4, 28}})), (Ranges{{4, 28}})) << "within a message";
+  const std::vector<Cut> message = {{90, {{34, 60}}}};
+  EXPECT_EQ(PiecesOf(message, Talk({{34, 60}})), (Ranges{{34, 60}})) << "a whole message";
+  const TextLayout bare = {TextForm::kDialogue, {}, 0, {{40, 45}}};
   const std::vector<Cut> one = {{90, {{40, 45}}}};
-  EXPECT_THAT(PiecesOf(one, {}), ElementsAre()) << "nobody knows";
+  EXPECT_EQ(PiecesOf(one, bare), (Ranges{{40, 45}})) << "more messages than a layout has";
+  const std::vector<Cut> twice = {{90, {{10, 20}, {40, 45}}}, {99, {{20, 22}}}};
+  EXPECT_EQ(PiecesOf(twice, Talk({{10, 22}, {40, 45}})), (Ranges{{10, 22}, {40, 45}}));
 }
 
-// A window drops tokens behind the sink, or behind the system message.
-TEST(PiecesOfTest, ASmallerWindowsCutsWithinALongMessageAreNone) {
-  const TextLayout alone = {TextForm::kDialogue, {{TextRole::kUser, {3, 5000}}}};
-  const std::vector<Cut> sink = {{5104, {{4, 3056}}}, {7000, {{3056, 4000}}}};
-  EXPECT_THAT(PiecesOf(std::span(sink).first(1), alone), ElementsAre());
-  EXPECT_THAT(PiecesOf(sink, alone), ElementsAre()) << "a still smaller one";
-  const TextLayout ruled = {TextForm::kDialogue,
-                            {{TextRole::kSystem, {3, 50}}, {TextRole::kUser, {58, 5000}}}};
-  const std::vector<Cut> rules = {{5104, {{55, 3106}}}, {7000, {{3106, 4000}}}};
-  EXPECT_THAT(PiecesOf(rules, ruled), ElementsAre());
-  const TextLayout touching = {TextForm::kDialogue,
-                               {{TextRole::kSystem, {3, 55}}, {TextRole::kUser, {55, 5000}}}};
-  EXPECT_THAT(PiecesOf(rules, touching), ElementsAre()) << "no markup between the messages";
-  // The first messages are gone. They are not in the layout.
-  const std::vector<Cut> first = {{90, {{3, 40}}}};
-  const TextLayout later = {TextForm::kDialogue, {{TextRole::kUser, {40, 60}}}};
-  EXPECT_THAT(PiecesOf(first, later), ElementsAre(TokenRange{3, 40}));
-  // A later cut of another shape still is a piece.
-  const std::vector<Cut> both = {{5104, {{4, 3056}}}, {5200, {{4000, 4100}}}};
-  EXPECT_THAT(PiecesOf(both, alone), ElementsAre(TokenRange{4000, 4100}));
+TEST_F(PiecesOfTest, AWindowMayDropWhatAnEditWould) {
+  const std::vector<Cut> behind_rules = {{90, {{40, 58}}}};
+  EXPECT_THAT(PiecesOf(behind_rules, Talk({})), ElementsAre()) << "it keeps 40 tokens in front";
+  const std::vector<Cut> kept_by_hand = {{90, {{10, 20}, {40, 45}}}};
+  EXPECT_THAT(PiecesOf(kept_by_hand, Talk({})), ElementsAre());
+  const std::vector<Cut> between = {{90, {{60, 64}}}};
+  EXPECT_THAT(PiecesOf(between, Talk({})), ElementsAre());
+  const std::vector<Cut> both = {{64, {{4, 36}}}, {90, {{40, 45}}}};
+  EXPECT_EQ(PiecesOf(both, Talk({{40, 45}})), (Ranges{{40, 45}}));
+}
+
+TEST_F(PiecesOfTest, ATokenThatTheSessionHasIsNoPiece) {
+  EXPECT_THAT(PiecesOf({}, Talk({{4, 36}})), ElementsAre());
+  const std::vector<Cut> cropped = {{64, {{10, 20}}}};
+  EXPECT_EQ(PiecesOf(cropped, Talk({{10, 20}, {40, 45}})), (Ranges{{10, 20}}));
+  EXPECT_EQ(PiecesOf(cropped, Talk({{15, 30}})), (Ranges{{15, 20}}));
 }
 
 TEST_F(WindowTest, TokensThatAreLeftOutLeaveOnce) {

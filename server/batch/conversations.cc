@@ -139,7 +139,8 @@ std::optional<Continuation> Conversations::ForkLive(const std::string& tenant,
   for (Live& live : live_) {
     if (live.tenant != tenant || IsLost(live)) continue;
     const uint64_t common = std::min(CommonLength(live.kept->tokens, prompt), prompt.size() - 1);
-    const uint64_t length = llama::ReusableTokens(window, live.session.cuts(), common, size);
+    const llama::LostTokens lost = {live.session.cuts(), live.kept->left_out};
+    const uint64_t length = llama::ReusableTokens(window, lost, common, size);
     if (length <= best_length) continue;
     best = &live;
     best_length = length;
