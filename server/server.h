@@ -26,6 +26,7 @@
 #include "attndb/result.h"
 #include "engines/llama/llama_engine.h"
 #include "server/batch/conversations.h"
+#include "server/batch/edits.h"
 #include "server/batch/scheduler.h"
 #include "server/http/listener.h"
 #include "server/metrics/request_log.h"
@@ -54,8 +55,7 @@ struct ServerOptions {
   // Regular expressions of RE2. A line of a system message that has a match of one is deleted
   // before the template is applied.
   std::vector<std::string> ignored_lines;
-  // Whether chats whose "edits" does not say go on behind pieces that are gone: Edits::kCut.
-  bool cut_edits = false;
+  Edits edits = Edits::kExact;  // For chats that have no "edits".
   // Tokens that the model may think for before each reply, and the text that ends a longer
   // thinking, if a request does not say; -1: any number.
   int32_t reasoning_budget = -1;

@@ -153,13 +153,15 @@ class ServerCommand : public Command {
   }
 
   Status ReadEdits() {
-    const std::string& edits = flags_.edits;
-    if (edits != "exact" && edits != "cut") {
-      return Status::InvalidArgument("--edits is '" + edits + "', expected exact or cut");
+    const std::optional<server::Edits> edits = server::EditsNamed(flags_.edits);
+    if (!edits) {
+      return Status::InvalidArgument("--edits is '" + flags_.edits + "', expected " +
+                                     std::string(server::kEditsNames));
     }
-    flags_.options.cut_edits = edits == "cut";
+    flags_.options.edits = *edits;
     return Status::Ok();
   }
+
   // The format of --log. Without the flag, the log is like the rest of the output.
   Result<server::LogFormat> LogFormatOf(const Environment* env) const {
     if (flags_.log.empty() && env->options().quiet) return server::LogFormat::kOff;
@@ -187,7 +189,7 @@ class ServerCommand : public Command {
                 "set --api-key or --keys");
     }
     SayIgnoredLines(env);
-    if (flags_.options.cut_edits) {
+    if (flags_.options.edits == server::Edits::kCut) {
       env->Note(
           "Tokens behind a removed piece of a chat are not run again. This is approximate. "
           "A request turns it off with \"edits\": \"exact\".");
@@ -207,7 +209,7 @@ class ServerCommand : public Command {
       started["ignored_lines"] = flags_.options.ignored_lines;
     }
     if (!chats.ok()) started["chat_template_error"] = std::string(chats.message());
-    if (flags_.options.cut_edits) started["edits"] = flags_.edits;
+    if (flags_.options.edits == server::Edits::kCut) started["edits"] = flags_.edits;
     env->PrintJson(started);
     std::fflush(stdout);
   }

@@ -216,8 +216,10 @@ Status ReadPrompt(const Json& prompt, TextRequest* request) {
 Status ReadEdits(const Json& body, std::optional<Edits>* edits) {
   const Json* const found = FindMember(body, "edits");
   if (found == nullptr) return Status::Ok();
-  if (*found != "exact" && *found != "cut") return WrongValue("edits", "exact or cut", *found);
-  *edits = *found == "cut" ? Edits::kCut : Edits::kExact;
+  std::optional<Edits> named;
+  if (found->is_string()) named = EditsNamed(found->get_ref<const std::string&>());
+  if (!named) return WrongValue("edits", std::string(kEditsNames), *found);
+  *edits = named;
   return Status::Ok();
 }
 

@@ -89,7 +89,7 @@ struct TextRequest {
   double tpot_ms = 0;    // "tpot_ms": what a token may take; 0: it does not say.
   std::string store_as;  // "store_as": the name that the turn is stored under; empty = its id.
   bool truncate = true;  // "overflow": "truncate" or "refuse".
-  // "edits": "exact" or "cut"; nullopt: ServerOptions::cut_edits says. Prompts of bare text have
+  // "edits": "exact" or "cut"; nullopt: ServerOptions::edits says. Prompts of bare text have
   // none.
   std::optional<Edits> edits;
 };

@@ -153,9 +153,8 @@ class TextCall {
     const bool may_be_longer = interface_.is_chat && asked_.truncate;
     const llama::TokenizeLimits limits = LimitsFor(*service_, call_, may_be_longer ? 0 : window);
     if (interface_.is_chat)
-      return prompts.OfChat(
-          tenant, asked_.context, asked_.messages, asked_.chat, limits,
-          asked_.edits.value_or(service_->options.cut_edits ? Edits::kCut : Edits::kExact));
+      return prompts.OfChat(tenant, asked_.context, asked_.messages, asked_.chat, limits,
+                            asked_.edits.value_or(service_->options.edits));
     if (asked_.prompt_tokens.empty()) {
       return prompts.OfText(tenant, asked_.context, asked_.prompt, limits);
     }
