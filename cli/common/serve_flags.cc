@@ -72,8 +72,10 @@ void ServeFlags::AddRequests(Flags* flags) {
               "may be given more than once"},
              &options.ignored_lines);
   flags->Add({"--edits", "HOW",
-              "Requests that do not say: 'exact' runs again what follows a piece that is gone from "
-              "the history, 'cut' does not, and is approximate (default: exact)"},
+              "How a chat goes on after its client removed earlier text, such as thoughts or tool "
+              "results. exact: the text behind it is computed again. cut: the text behind it stays "
+              "as it was computed, which is faster but only approximate. A request can choose "
+              "with \"edits\" (default: exact)"},
              &edits);
   flags->Add({"--reasoning-budget", "N",
               "Tokens that the model may think for, if a request does not say; 0 = it does not "
