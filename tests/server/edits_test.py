@@ -124,6 +124,9 @@ def test_messages_that_are_gone_are_cut(edited):
     reply = server.ask(messages, edits="cut")
     assert cut_tokens(reply.usage) > cut_tokens(last.usage)
     assert run_tokens(reply.usage) < 20
+    text = server.json("POST", "/attndb/v1/text",
+                       {"context": reply.headers["X-Attndb-Context"]})["text"]
+    assert [QUESTIONS[i] in text for i in range(3)] == [False, True, True]
 
 
 def test_a_message_that_is_replaced_is_run(edited):
@@ -190,6 +193,33 @@ def test_a_context_has_the_words_that_are_left(edited):
     assert cut_tokens(cut.usage) == cut_tokens(last.usage)
     assert cut.usage["prompt_tokens"] == exact.usage["prompt_tokens"]
     assert run_tokens(cut.usage) < 20 < 60 < run_tokens(exact.usage)
+
+
+def test_the_command_line_has_the_words_that_are_left():
+    """On the store itself. It asks as a request without "cut" does, and stores what it asked."""
+    asks = ("--max-tokens", 8, "--plan", "full")
+    why = "Why is that?"
+    with new_folder() as folder:
+        store = folder / "store"
+        with Server(store) as server:
+            thinker = Thinker(edits="cut")
+            for question in QUESTIONS[:3]:
+                name = thinker.say(server, question).headers["X-Attndb-Context"]
+            text = server.json("POST", "/attndb/v1/text", {"context": name})["text"]
+            exact = server.ask([user(why)], context=name, max_tokens=1)
+        before = run_attndb(store, "describe", name)
+        assert run_attndb(store, "cat", name)["text"] == text
+        asked = run_attndb(store, "ask", "-c", name, why, *asks)
+        talk = run_attndb(store, "chat", "-c", name, "--name", "talk", *asks, stdin=why + "\n")
+        for turn in (asked, talk["turns"][0]):
+            assert turn["reused_tokens"] == before["cuts"][0]["dropped"][0][0]
+            assert turn["reused_tokens"] + turn["new_tokens"] == exact.usage["prompt_tokens"]
+        assert run_attndb(store, "describe", "talk")["num_dropped"] == 0
+        assert run_attndb(store, "cat", "talk")["text"].startswith(text)
+        # --tokens counts the tokens of the store, and goes on from the session with its cuts.
+        some = run_attndb(store, "ask", "-c", name, why, *asks, "--tokens",
+                          f"0-{before['num_tokens']}")
+        assert some["new_tokens"] < 20
 
 
 def test_the_other_interfaces_cut_too(edited):
