@@ -14,6 +14,7 @@
 #include "attndb/find.h"
 #include "attndb/options.h"
 #include "attndb/types.h"
+#include "common/fork_points.h"
 #include "storage/kv/chain_entry.h"
 #include "storage/kv/segment_writer.h"
 #include "store/catalog/catalog_types.h"
@@ -58,25 +59,32 @@ struct StoreRequest {
   std::vector<TokenId> tokens;  // At least one.
   std::vector<Cut> cuts;        // All cuts of the history.
   int64_t first_position = 0;
-  // The chain holds the first num_stored tokens; the context `base` holds these except the sealed
-  // ones. The context may have got another chain meanwhile: the publication then continues that
-  // chain.
+  // The chain holds the first num_stored tokens. The context `base` holds these except the last
+  // num_beside, which another context holds, and the sealed ones. The base may have got another
+  // chain meanwhile: the publication then continues that chain.
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
+  uint64_t num_beside = 0;
   // The segments at the chain's end that no commit names yet: Publisher::Seal made them.
   std::vector<SegmentRecord> sealed;
   // Rows of the tokens behind the chain; null if there are none.
   std::shared_ptr<storage::SegmentSource> tail;
   StoreOptions options;
+  // Where the session forked, with more tokens than the chain had.
+  std::vector<SharedFork> forks;
+  // Leaves the context's small segments as they are, because forks of its session will share them.
+  bool is_merged_later = false;
 
   uint64_t num_new() const { return tokens.size() - num_stored; }
-  // The number of tokens that the base has.
-  uint64_t num_shared() const {
-    uint64_t num_shared = num_stored;
-    for (const SegmentRecord& segment : sealed) num_shared -= segment.num_tokens;
-    return num_shared;
+  // The number of tokens that are durable.
+  uint64_t num_durable() const {
+    uint64_t num_durable = num_stored;
+    for (const SegmentRecord& segment : sealed) num_durable -= segment.num_tokens;
+    return num_durable;
   }
+  // The number of tokens that the base has.
+  uint64_t num_shared() const { return num_durable() - num_beside; }
 };
 
 // A segment that no commit names yet.

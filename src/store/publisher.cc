@@ -48,8 +48,7 @@ StoreRequest DetachedBehind(const StoreRequest& request, size_t num_entries) {
 
 }  // namespace
 
-Result<Stored> Publisher::Store(const StoreRequest& asked) {
-  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+Result<Stored> Publisher::StoreAlone(const StoreRequest& asked) {
   std::optional<StoreRequest> detached = Detached(asked, kMinShare - 1);
   const StoreRequest& request = detached ? *detached : asked;
   Result<Stored> stored = StoreOrMakeRoom(request);
@@ -155,19 +154,6 @@ void Publisher::Abandon(std::span<const SegmentRecord> sealed) {
   for (const SegmentRecord& segment : sealed) parts_.commits->Abandon(segment.id);
 }
 
-void Publisher::StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done) {
-  const std::string tenant = request.tenant;
-  const std::string name = request.options.name;
-  order_.Add(tenant, name,
-             [this, request = std::move(request),
-              done = std::move(done)](std::optional<NameOrder::Place> place) mutable {
-               Result<Stored> stored = Store(request);
-               place.reset();
-               request = {};  // Before anybody is told, so that nothing is held for it any more.
-               done(std::move(stored));
-             });
-}
-
 Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   ATTNDB_RETURN_IF_ERROR(parts_.commits->Expire());
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant,
@@ -196,12 +182,14 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   }
   // The context is durable. A merge that fails costs nothing but the next one's time.
   parts_.counts->Of(request.tenant)->num_stores.Add(1);
-  if (parts_.settings->writes_objects()) {
+  if (request.is_merged_later) {
+    // The context's next Store merges them.
+  } else if (parts_.settings->writes_objects()) {
     parts_.merger->Schedule(tenant.id, stored.context);
   } else {
     stored.chain = parts_.merger->MergeNow(tenant.id, stored.context, std::move(stored.chain));
   }
-  parts_.objects->ScheduleFrom(stored.chain, request.num_shared());
+  parts_.objects->ScheduleFrom(stored.chain, request.num_durable());
   return stored;
 }
 
@@ -220,7 +208,7 @@ Status Publisher::CheckRequest(const StoreRequest& request, const Tenant& tenant
   ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request));
   ATTNDB_RETURN_IF_ERROR(CheckSayings(request));
   if (request.num_new() == 0) return Status::Ok();
-  const uint64_t num_new = request.tokens.size() - request.num_shared();
+  const uint64_t num_new = request.tokens.size() - request.num_durable();
   const uint64_t kv_bytes = num_new * storage::BytesPerToken(ShapeOf(request.spec));
   return parts_.space->ChooseVictims(tenant, kv_bytes, SegmentsOf(request.chain)).status();
 }

@@ -26,6 +26,7 @@
 #include "store/damage_reports.h"
 #include "store/derived_objects.h"
 #include "store/drop_reserve.h"
+#include "store/fork_sharing.h"
 #include "store/merger.h"
 #include "store/name_order.h"
 #include "store/segment_registry.h"
@@ -57,11 +58,15 @@ class Publisher {
 
   // The destructor waits for all StoreLater jobs.
   explicit Publisher(const Parts& parts)
-      : parts_(parts), order_([this](auto job) { writers_.Add(std::move(job)); }) {}
+      : parts_(parts),
+        sharing_(parts.catalog, parts.uses),
+        order_([this](auto job) { writers_.Add(std::move(job)); }),
+        families_([](const auto& job) { job(); }) {}
 
   // The context is durable when Store returns. The holder of the request's chain also holds
-  // segments that the Store merged: see Uses::Sweep.
-  Result<Stored> Store(const StoreRequest& asked) ATTNDB_EXCLUDES(parts_.commits->mutex());
+  // segments that the Store merged: see Uses::Sweep. Waits for other Stores of the session's
+  // family (fork_sharing.h).
+  Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Does the same in a thread of the publisher, which calls `done` at the end. Jobs with the same
   // name run one after another, in the order of the calls.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
@@ -114,6 +119,22 @@ class Publisher {
     ModelId model;
   };
 
+  // A Store that waits for its turn, and its caller.
+  struct Job {
+    StoreRequest request;
+    std::function<void(Result<Stored>)> done;
+    std::optional<NameOrder::Place> name;    // Its name is its own.
+    std::optional<NameOrder::Place> family;  // No other Store of its family is under way.
+  };
+  void Run(Job* job);
+  // Like Store, when no other Store of the family is under way.
+  Result<Stored> StoreInFamily(const StoreRequest& asked) ATTNDB_EXCLUDES(parts_.commits->mutex());
+  // Writes the tokens up to `num_first`, which forks of the session share, as a segment of their
+  // own.
+  Result<Stored> StoreInTwo(const StoreRequest& request, uint64_t num_first)
+      ATTNDB_EXCLUDES(parts_.commits->mutex());
+  // Shares nothing with forks.
+  Result<Stored> StoreAlone(const StoreRequest& asked) ATTNDB_EXCLUDES(parts_.commits->mutex());
   // Calls StoreOnce. If there was no room, calls MakeRoom and tries again.
   Result<Stored> StoreOrMakeRoom(const StoreRequest& request)
       ATTNDB_EXCLUDES(parts_.commits->mutex());
@@ -153,7 +174,9 @@ class Publisher {
       ATTNDB_EXCLUDES(parts_.commits->mutex());
 
   const Parts parts_;
+  const ForkSharing sharing_;
   NameOrder order_;
+  NameOrder families_;  // By family; its jobs take no time.
   Writers writers_;  // The last member: its jobs use all other members until the jobs have ended.
 };
 
