@@ -503,6 +503,8 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
     chain_.Crop(num_chain);
     ++runs_version_;
   }
+  forks_.Crop(num_tokens);
+  forks_.Forget(chain_.num_tokens());
   next_layer_ = 0;
   failed_ = false;
   FollowTruncation();
@@ -511,6 +513,7 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  if (tail_.num_tokens() > 0) forks_.AddFork(num_tokens());
   auto hold = chain_.holds_context() ? host_->Hold(chain_.context()) : nullptr;
   auto fork = std::make_unique<SessionImpl>(SessionSeed{host_, tenant_, spec_, shape_, plan_,
                                                         chain_.Fork(std::move(hold)),
@@ -522,8 +525,13 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   fork->position_shift_ = position_shift_;
   fork->FollowTruncation();
   fork->query_sample_ = query_sample_.Fork();
+  fork->forks_ = forks_;
   fork->learned_.Restore(learned_.layers());
   return fork;
+}
+
+void SessionImpl::NoteStore() {
+  if (tail_.num_tokens() > 0) forks_.Add(num_tokens());
 }
 
 void SessionImpl::Reset() {
@@ -535,6 +543,7 @@ void SessionImpl::Reset() {
   truncation_ = {};
   position_shift_ = 0;
   query_sample_.Crop(0);
+  forks_ = {};
   chain_.Reset();
   ++runs_version_;
   next_layer_ = 0;
@@ -612,13 +621,15 @@ Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
       chain_.num_tokens(),
       truncation_.cuts(),
       std::make_shared<storage::TailSnapshot>(
-          tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze())};
+          tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze()),
+      forks_.all()};
 }
 
 Result<HeldChain> SessionImpl::MoveTo(HeldChain held, std::span<const TokenId> tokens) {
   const uint64_t num_moved = tokens.size() - chain_.num_tokens();
   ATTNDB_RETURN_IF_ERROR(tail_.DropFirst(num_moved));
   query_sample_.DropFirst(num_moved);
+  forks_.Forget(tokens.size());
   CropBlocks(0);
   ++runs_version_;
   num_merged_seen_ = 0;  // It may have been merged meanwhile.

@@ -27,6 +27,7 @@
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "common/fork_points.h"
 #include "derived/cache.h"
 #include "planner/execution.h"
 #include "planner/learned_state.h"
@@ -74,6 +75,7 @@ struct SessionSnapshot {
   uint64_t num_stored = 0;  // Tokens of the chain.
   std::vector<Cut> cuts;
   std::shared_ptr<storage::SegmentSource> tail;
+  std::vector<SharedFork> forks;  // With more tokens than the chain has.
 };
 
 // A background Store of the session's tokens.
@@ -146,6 +148,9 @@ class SessionImpl {
   // Errors: kInvalidArgument (no tokens, or not the session's); kFailedPrecondition (a step is
   //         under way, or the tokens did not see one whole prompt).
   Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens);
+  // Lets forks that are made while a Store is under way share the context of this Store. Call it
+  // before Snapshot.
+  void NoteStore();
   // Continues the session on a chain that holds `tokens`, which are the session's first tokens.
   // Tokens that the chain holds leave the tail. Returns the previous chain.
   // Errors: kResourceExhausted (memory for the rest of the tail); nothing has changed then.
@@ -390,6 +395,7 @@ class SessionImpl {
   int64_t position_shift_ = 0;
 
   std::optional<StoreUnderWay> store_under_way_;
+  ForkPoints forks_;  // With more tokens than the chain has.
 
   LayerId next_layer_ = 0;
   uint64_t step_rows_ = 0;
