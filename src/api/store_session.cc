@@ -22,7 +22,8 @@ Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const Toke
                              .num_stored = snapshot.num_stored,
                              .sealed = {sealed.begin(), sealed.end()},
                              .tail = std::move(snapshot.tail),
-                             .options = options};
+                             .options = options,
+                             .forks = std::move(snapshot.forks)};
 }
 
 HeldChain HeldOf(store::Stored stored) {
@@ -68,6 +69,7 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
                                                                    std::span<const TokenId> tokens,
                                                                    const StoreOptions& options) {
   ATTNDB_RETURN_IF_ERROR(store_->merger()->CheckMayWait("store"));
+  session->NoteStore();
   ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
   // The session moves to the result `held`. The caller may keep `id` for longer than the store
   // lives.
