@@ -121,7 +121,8 @@ class ATTNDB_EXPORT Session {
   Status Crop(uint64_t num_tokens);
 
   // Returns a second session with the same tokens. Copies no K or V: the sessions share the tail
-  // until one of them appends, which copies at most a block of 256 tokens per layer.
+  // until one of them appends, which copies at most a block of 256 tokens per layer. Stores of
+  // these sessions write the common tokens once, if there are 64 or more.
   // Errors: kFailedPrecondition (inside a step).
   Result<Session> Fork() const;
 
