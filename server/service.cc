@@ -42,8 +42,7 @@ Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& t
   const uint64_t num_seen = prompt.size() - llama::NumTokensOf(turn.request().left_out);
   const bool is_stored = turn.request().replies && turn.request().is_kept;
   if (!is_stored || (window > 0 && num_seen > window)) return Status::Ok();
-  const size_t num_turns = 1 + turn.choices().size();  // Each stores what is new of the prompt.
-  return service.conversations->CheckRoom(rules.tenant, prompt, num_turns).status();
+  return service.conversations->CheckRoom(rules.tenant, prompt).status();  // Choices share it.
 }
 
 void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {

@@ -483,23 +483,13 @@ bool Conversations::DropOldestLive(const std::string& tenant) {
 }
 
 Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
-                                            std::span<const TokenId> tokens, size_t num_turns) {
+                                            std::span<const TokenId> tokens) {
   ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
-  const auto check = [&](std::span<const TokenId> all) {
-    while (true) {
-      Result<RoomReport> report = db.CheckRoom(engine_->spec(), all, {.wait = false});
-      if (report.status().code() != StatusCode::kResourceExhausted) return report;
-      if (!DropOldestLive(tenant)) return report;
-    }
-  };
-  Result<RoomReport> report = check(tokens);
-  if (!report.ok() || num_turns <= 1) return report;
-  // One turn with the new tokens of all takes as much as these turns.
-  const std::span<const TokenId> more = tokens.subspan(report->num_reused);
-  std::vector<TokenId> all(tokens.begin(), tokens.end());
-  all.reserve(tokens.size() + (num_turns - 1) * more.size());
-  for (size_t i = 1; i < num_turns; ++i) all.insert(all.end(), more.begin(), more.end());
-  return check(all);
+  while (true) {
+    Result<RoomReport> report = db.CheckRoom(engine_->spec(), tokens, {.wait = false});
+    if (report.status().code() != StatusCode::kResourceExhausted) return report;
+    if (!DropOldestLive(tenant)) return report;
+  }
 }
 
 std::vector<PendingStore> Conversations::PendingStores() const { return stores_.Pending(); }

@@ -161,10 +161,8 @@ class Conversations {
   // Tells the room that a Store of these tokens would take. Live sessions use their contexts, so
   // the store can't evict these. If there is not enough room, drops live sessions of the tenant,
   // the oldest first.
-  // `num_turns`: so many turns begin with these tokens. Each of them stores the new tokens.
   // Errors: as DB::CheckRoom, which waits for no merge.
-  Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens,
-                               size_t num_turns = 1);
+  Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens);
   // What was kept and is not durable yet.
   std::vector<PendingStore> PendingStores() const;
   // Waits until what was kept is durable, or can't be.

@@ -241,21 +241,6 @@ TEST_F(ConversationsTest, WhereRoomLacksTheTenantsOldestAreLetGoOf) {
   EXPECT_EQ(conversations_->num_live(), 1u);
 }
 
-TEST_F(ConversationsTest, TurnsThatBeginAlikeTakeRoomEach) {
-  Open();
-  Keep(kMine, "turn", Ids(512, 1));
-  conversations_->WaitForStores();
-  Tokens prompt = Ids(512, 1);
-  const Tokens more = Ids(300, 2);
-  prompt.insert(prompt.end(), more.begin(), more.end());
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport one, conversations_->CheckRoom(kMine, prompt));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport eight, conversations_->CheckRoom(kMine, prompt, 8));
-  EXPECT_EQ(eight.num_reused, one.num_reused);
-  EXPECT_GT(one.num_reused, 0u);
-  EXPECT_GT(eight.new_bytes, 7 * one.new_bytes);
-  EXPECT_LE(eight.new_bytes, 8 * one.new_bytes);
-}
-
 TEST_F(ConversationsTest, ATurnTakesThePlaceOfTheOneThatItContinues) {
   Open();
   const Tokens first = Ids(20, 1);

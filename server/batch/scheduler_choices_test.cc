@@ -171,6 +171,54 @@ TEST_F(ChoicesTest, TheKvOfThePromptIsHeldOnce) {
   EXPECT_LE(bytes_at_end[1], bytes_at_end[0] + 7 * BytesOf(256) + BytesOf(16));
 }
 
+// A choice adds its reply alone to what the store has.
+TEST_F(ChoicesTest, ThePromptIsStoredOnce) {
+  Open();
+  constexpr size_t kPromptTokens = 700;
+  constexpr uint32_t kReplyTokens = 21;  // The last one is not run.
+  StartScheduler();
+  const auto bytes_of = [&](size_t count, size_t num_prompt_tokens, uint32_t num_reply_tokens) {
+    const uint64_t before = db_->Stats()->file_bytes;
+    const auto choices = Make(Requests(count, num_prompt_tokens, num_reply_tokens));
+    AddTurn(choices[0]);
+    AwaitAll(choices);
+    conversations_->WaitForStores();
+    ATTNDB_EXPECT_OK(db_->WaitForBackground());
+    for (const Choice& choice : choices) EXPECT_TRUE(choice.listener->end()->stored.Wait().ok());
+    return db_->Stats()->file_bytes - before;
+  };
+  const uint64_t of_reply = bytes_of(1, kReplyTokens - 1, 0);  // As many tokens.
+  const uint64_t one = bytes_of(1, kPromptTokens, kReplyTokens);
+  const uint64_t eight = bytes_of(8, kPromptTokens + 1, kReplyTokens);
+  RecordProperty("bytes_of_one", std::to_string(one));
+  RecordProperty("bytes_of_eight", std::to_string(eight));
+  EXPECT_LE(eight, one + 8 * of_reply);
+  EXPECT_TRUE(db_->Verify()->ok());
+}
+
+TEST_F(ChoicesTest, AChoiceThatIsNotStoredLeavesThePromptToTheOthers) {
+  Open();
+  StartScheduler();
+  std::vector<TurnRequest> requests = Requests(4, 300, 12);
+  requests[0].cut_id = requests[2].cut_id = "";  // Cut turns are not stored.
+  const auto choices = Make(requests);
+  for (const size_t which : {0u, 2u}) {
+    Turn* const turn = choices[which].turn.get();
+    // The first choice's prompt is counted, too.
+    turn->CountWith([turn, left = which == 0 ? 300u + 4u : 4u](uint64_t n) mutable {
+      left -= static_cast<uint32_t>(n);
+      if (left == 0) turn->Cancel();
+    });
+  }
+  AddTurn(choices[0]);
+  for (const size_t which : {1u, 3u}) {
+    ASSERT_TRUE(choices[which].listener->AwaitEnd());
+    ATTNDB_ASSERT_OK(choices[which].listener->end()->stored.Wait().status());
+  }
+  EXPECT_EQ(db_->List()->size(), 2u);
+  EXPECT_EQ(db_->Stats()->num_segments, 3u) << "the prompt and two replies";
+}
+
 TEST_F(ChoicesTest, ChoicesMayEndWithTheFirstTokenOrWithout) {
   Open();
   StartScheduler();
