@@ -353,7 +353,7 @@ TEST_F(StoredForksTest, TheFirstStoreIsAllOrNothing) {
 // A copy of the files is what a process that is killed leaves.
 TEST_F(StoredForksTest, AKillInAStoreLeavesTheForksThatAreStored) {
   for (const bool first_is_stored : {false, true}) {
-    uint64_t num_operations = 0;  // Of the Store.
+    uint64_t num_operations = 0;  // A whole Store makes these.
     for (const uint64_t quarter : {0u, 1u, 2u, 3u}) {
       SCOPED_TRACE(quarter);
       std::vector<Told> choices = Choices(2);
