@@ -137,6 +137,72 @@ class TestPrompt:
                     == answer["usage"]["prompt_tokens"])
 
 
+class TestDisk:
+    """The prompt is stored once, and each choice adds its reply."""
+
+    REPLY = 12
+
+    def ask(self, server, n, **fields):
+        """The answer, once its choices are durable, and their contexts."""
+        status, headers, text = server.request("POST", CHAT, {
+            "messages": [user(server_case.STORY * 4)], "n": n, **DRAWN, "max_tokens": self.REPLY,
+            "ignore_eos": True, **fields})
+        assert status == 200, text
+        answer = json.loads(text)
+        contexts = [headers[CONTEXT_HEADER]]
+        if n > 1:
+            contexts = [choice["attndb"]["context"] for choice in answer["choices"]]
+        for context in contexts:
+            server.wait_until_durable(context)
+        return answer, contexts
+
+    @staticmethod
+    def bytes_of(server):
+        return server.metric("attndb_disk_bytes")
+
+    def test_eight_choices_take_a_prompt_and_eight_replies(self, folder):
+        bytes_on_disk = {}
+        for n in (1, 8):
+            with server_case.Server(folder / str(n)) as server:
+                answer, _ = self.ask(server, n)
+                bytes_on_disk[n] = self.bytes_of(server)
+        num_tokens = answer["usage"]["prompt_tokens"] + self.REPLY
+        of_token = bytes_on_disk[1] / num_tokens
+        print(f"{num_tokens} tokens: {bytes_on_disk}")
+        # Segments of few tokens take up to twice the bytes of their tokens.
+        assert bytes_on_disk[8] <= bytes_on_disk[1] + 8 * 2 * self.REPLY * of_token
+
+    def test_a_deleted_choice_leaves_the_others_and_the_last_one_nothing(self, folder):
+        with server_case.Server(folder) as server:
+            answer, contexts = self.ask(server, 3)
+            left = [self.bytes_of(server)]
+            for i, context in enumerate(contexts):
+                server.json("DELETE", f"{CONTEXTS}/{context}")
+                left.append(self.bytes_of(server))
+                for other in contexts[i + 1:]:
+                    held = server.describe(other)["num_tokens"]
+                    assert held == answer["usage"]["prompt_tokens"] + self.REPLY - 1
+            assert left[0] > left[1] > left[2] > 10 * (left[0] - left[2])
+            assert left[3] == 0
+
+    def test_a_kill_while_choices_are_stored_leaves_whole_ones(self, folder):
+        with server_case.Server(folder) as server:
+            with Stream(server, CHAT, {"messages": [user(server_case.STORY * 4)], "n": 8,
+                                       "stream": True, **DRAWN, "ignore_eos": True}, {}) as stream:
+                for event in stream.events():
+                    if any(choice["finish_reason"] for choice in event["choices"]):
+                        break
+                server.kill()
+        with server_case.Server(folder) as server:
+            assert server_case.run_attndb(folder, "verify")["damages"] == []
+            for context in server.json("GET", CONTEXTS)["contexts"]:
+                assert server.describe(context["name"])["durable"]
+                reply = server.ask([user("Why?")], context=context["name"], max_tokens=4)
+                assert reply.cached > 600
+            self.ask(server, 8)
+        assert server_case.run_attndb(folder, "verify")["damages"] == []
+
+
 class TestContexts:
     def ask(self, server, **fields):
         status, headers, text = server.request("POST", CHAT, {"messages": MESSAGES, "n": 3,
