@@ -1,4 +1,5 @@
-// The rule for names of contexts, shared by the store, its clients and servers.
+// The rule for names of contexts, and the name that an id is: shared by the store, its clients and
+// servers.
 //
 // Names are compared byte by byte. A program that takes names from a file system with decomposed
 // letters (NFD) passes decomposed names.
@@ -8,10 +9,12 @@
 #define ATTNDB_CONTEXT_NAME_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "attndb/export.h"
 #include "attndb/status.h"
+#include "attndb/types.h"
 
 namespace attndb {
 
@@ -22,6 +25,9 @@ inline constexpr size_t kMaxContextNameBytes = 128;
 // a line, and private-use characters.
 // Errors: kInvalidArgument naming the name and what was expected.
 ATTNDB_EXPORT Status CheckContextName(std::string_view name);
+
+// "#ID": stands for a context wherever its name does. No other context of its tenant ever has it.
+ATTNDB_EXPORT std::string IdName(ContextId id);
 
 }  // namespace attndb
 

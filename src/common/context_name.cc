@@ -1,6 +1,6 @@
 #include "attndb/context_name.h"
 
-#include <string>
+#include <cstdint>
 
 #include "common/quote.h"
 #include "common/utf8.h"
@@ -31,6 +31,10 @@ Status CheckContextName(std::string_view name) {
   return Status::InvalidArgument("context name " + Quoted(name) + ": expected 1 to " +
                                  std::to_string(kMaxContextNameBytes) +
                                  " bytes of letters, digits and " + std::string(kPunctuation));
+}
+
+std::string IdName(ContextId id) {
+  return std::string("#").append(std::to_string(static_cast<int64_t>(id)));
 }
 
 }  // namespace attndb

@@ -47,5 +47,11 @@ TEST(ContextName, AMessageShowsNothingThatATerminalObeys) {
   EXPECT_LT(CheckContextName(std::string(100'000, 'x')).message().size(), 300u);
 }
 
+TEST(ContextName, AnIdIsANameThatNoContextCanBeGiven) {
+  EXPECT_EQ(IdName(static_cast<ContextId>(12)), "#12");
+  EXPECT_EQ(CheckContextName(IdName(static_cast<ContextId>(12))).code(),
+            StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace attndb

@@ -104,9 +104,7 @@ class Describer {
 
 }  // namespace
 
-std::string NumberLabel(ContextNumber number) {
-  return std::string("#").append(std::to_string(static_cast<int64_t>(number)));
-}
+std::string NumberLabel(ContextNumber number) { return IdName(PublicId(number)); }
 
 std::string ContextRecord::Label() const { return name.empty() ? NumberLabel(number) : name; }
 
