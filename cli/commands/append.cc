@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "attndb/context_title.h"
 #include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "attndb/db.h"
 #include "cli/common/capture.h"
 #include "cli/common/context_text.h"

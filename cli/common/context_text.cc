@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "attndb/fingerprint.h"
 #include "cli/common/shown_contexts.h"
 #include "cli/common/table.h"
@@ -48,8 +49,6 @@ std::string DerivedText(const ContextInfo& context) {
 }
 
 }  // namespace
-
-std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
 
 std::string NameOf(const ContextInfo& context) {
   return context.name.empty() ? IdName(context.id) : context.name;

@@ -15,9 +15,6 @@
 
 namespace attndb::cli {
 
-// "#id".
-std::string IdName(ContextId id);
-
 // How a user names a context on the command line: its name, else "#id".
 std::string NameOf(const ContextInfo& context);
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/common/context_text.h"
+#include "attndb/context_name.h"
 #include "cli/common/evicted.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/common/context_text.h"
+#include "attndb/context_name.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/temp_dir.h"
 #include "engines/llama/find_heads.h"

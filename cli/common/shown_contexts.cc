@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 
+#include "attndb/context_name.h"
 #include "cli/common/context_text.h"
 
 namespace attndb::cli {
