@@ -5,12 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "attndb/context_name.h"
+
 namespace attndb::llama {
-namespace {
-
-std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
-
-}  // namespace
 
 void DropPassagesWithoutScore(FindResult* found) {
   constexpr double kLeastScore = 0.005;

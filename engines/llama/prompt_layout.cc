@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "engines/llama/utf8_bytes.h"
 #include "engines/llama/window.h"
 
@@ -121,8 +122,7 @@ Result<StoredContext> OpenStored(const LlamaEngine& engine, const DB& db,
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
   StoredContext stored;
   // By its id: another process may give the name to another context between the two calls.
-  ATTNDB_ASSIGN_OR_RETURN(stored.tokens,
-                          db.Tokens("#" + std::to_string(static_cast<int64_t>(info.id))));
+  ATTNDB_ASSIGN_OR_RETURN(stored.tokens, db.Tokens(IdName(info.id)));
   // It keeps its id when it grows.
   if (info.num_tokens == stored.tokens.size()) {
     stored.text = info.text_layout;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "engines/llama/utf8_bytes.h"
 #include "engines/llama/window.h"
 
@@ -99,7 +100,7 @@ Result<PromptText> ImportedText(const LlamaEngine& engine, const DB& db,
                           EarlierImports(engine, db, document.name));
   std::set<int64_t> tried;
   for (const ContextInfo& context : earlier) {
-    const std::string id = "#" + std::to_string(static_cast<int64_t>(context.id));
+    const std::string id = IdName(context.id);
     const Result<ContextInfo> info = db.Describe(id);
     if (info.status().code() == StatusCode::kNotFound) continue;  // It was dropped meanwhile.
     ATTNDB_RETURN_IF_ERROR(info.status());
