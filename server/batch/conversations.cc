@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "engines/llama/window.h"
 #include "server/batch/turn.h"
 #include "server/batch/turn_id.h"
@@ -21,8 +22,6 @@ constexpr size_t kMaxStored = 16;    // The last contexts that are looked at for
 bool BeginsWith(std::span<const TokenId> tokens, std::span<const TokenId> beginning) {
   return CommonLength(beginning, tokens) == beginning.size();
 }
-
-std::string NameOfId(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
 
 // A stored context, and how many first tokens of a prompt it has.
 struct Beginning {
@@ -46,7 +45,7 @@ Result<KeptText> StoredText(const DB& db, const std::string& context) {
   ATTNDB_ASSIGN_OR_RETURN(ContextInfo info, db.Describe(context));
   KeptText stored;
   // By its id: the name may be given to another context between the two calls.
-  ATTNDB_ASSIGN_OR_RETURN(stored.tokens, db.Tokens(NameOfId(info.id)));
+  ATTNDB_ASSIGN_OR_RETURN(stored.tokens, db.Tokens(IdName(info.id)));
   // It keeps its id when it grows.
   if (info.num_tokens == stored.tokens.size()) {
     stored.text = std::move(info.text_layout);
@@ -239,7 +238,7 @@ std::vector<KeptText> Conversations::LastStored(const std::string& tenant,
   if (contexts->size() > kMaxStored) contexts->resize(kMaxStored);
   std::vector<KeptText> texts;
   for (const ContextInfo& context : *contexts) {
-    Result<KeptText> text = StoredText(*db, NameOfId(context.id));
+    Result<KeptText> text = StoredText(*db, IdName(context.id));
     if (text.ok()) texts.push_back(*std::move(text));
   }
   return texts;
@@ -280,11 +279,11 @@ std::shared_ptr<const KeptText> Conversations::StoredLike(const std::string& ten
     const size_t num_messages = context.text_layout.messages.size();  // 0: unknown.
     if (num_messages == 0) return nullptr;
     if (num_messages < text.messages.size()) {
-      Result<KeptText> stored = StoredText(*db, NameOfId(context.id));
+      Result<KeptText> stored = StoredText(*db, IdName(context.id));
       return stored.ok() ? std::make_shared<const KeptText>(*std::move(stored)) : nullptr;
     }
     if (context.continues == ContextId::kNone) return nullptr;
-    Result<ContextInfo> earlier = db->Describe(NameOfId(context.continues));
+    Result<ContextInfo> earlier = db->Describe(IdName(context.continues));
     if (!earlier.ok()) return nullptr;
     context = *std::move(earlier);
   }
