@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "attndb/units.h"
 #include "engines/llama/prompt_layout.h"
 #include "server/routes/explain_request.h"
@@ -54,7 +55,7 @@ Result<Json> ExplainContext(const Service& service, const Call& call, const Json
   // One look at the name: another context may have it by the next.
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(request.context));
   SessionOptions how;
-  how.context = "#" + std::to_string(static_cast<int64_t>(info.id));
+  how.context = IdName(info.id);
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(how.context));
   tokens.push_back(0);  // The token that the engine would run.
   how.plan = request.plan.empty() ? service.options.plan : request.plan;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "attndb/units.h"
 #include "engines/llama/prompt_layout.h"
 #include "engines/llama/stored_text.h"
@@ -80,7 +81,7 @@ class ImportListener final : public TurnListener {
                              const TurnStart& start, const DBStats& before, double seconds) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextId id, stored.Wait());
     ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
-    Result<ContextInfo> info = db.Describe("#" + std::to_string(static_cast<int64_t>(id)));
+    Result<ContextInfo> info = db.Describe(IdName(id));
     if (info.status().code() == StatusCode::kNotFound) {  // Replaced or dropped: it takes no bytes.
       info = ContextInfo{.id = id, .name = name, .num_tokens = start.num_prompt_tokens};
     }

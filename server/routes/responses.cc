@@ -5,11 +5,11 @@
 #include <string_view>
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "server/chat/reply_reader.h"
 #include "server/openai/error.h"
 #include "server/responses/response_answer.h"
 #include "server/responses/response_record.h"
-#include "server/routes/stored_calls.h"
 #include "server/routes/text_call.h"
 
 namespace attndb::server {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "server/chat/tools_note.h"
 
 namespace attndb::server {
@@ -86,8 +87,6 @@ class WrittenCalls {
 };
 
 }  // namespace
-
-std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<uint64_t>(id)); }
 
 void AddStoredCalls(const DB& db, ContextId before, uint64_t num_tokens, TextLayout* text) {
   if (!HasResults(*text)) return;

@@ -20,9 +20,6 @@ inline constexpr int kMaxTurnsBack = 1024;
 // At least one of so many turns in a row has the note, if all have the same tools.
 inline constexpr int kMaxTurnsOfNote = 8;
 
-// "#id": a name that no other context gets.
-std::string IdName(ContextId id);
-
 // Gives replies the places that the turns which ended with them know. `before`: the context that
 // the conversation continues. `num_tokens`: those of the conversation. Turns that are gone are left
 // out.

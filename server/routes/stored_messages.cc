@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "engines/llama/window.h"
 #include "server/batch/edits.h"
 #include "server/batch/kept_text.h"
