@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "bench/index/index_head.h"
 #include "bench/index/index_peers.h"
 #include "bench/what_ran.h"
@@ -119,9 +120,7 @@ class HeadBench {
   // Bytes of the context's companions, by kind.
   Result<std::map<std::string, uint64_t>> CompanionBytes(const DB& db) const {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
-    ATTNDB_ASSIGN_OR_RETURN(
-        const ContextInfo info,
-        db.Describe("#" + std::to_string(static_cast<int64_t>(contexts.front().id))));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(IdName(contexts.front().id)));
     std::map<std::string, uint64_t> bytes;
     for (const SegmentInfo& segment : info.segments) {
       for (const CompanionInfo& companion : segment.companions) {

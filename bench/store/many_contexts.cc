@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "attndb/context_name.h"
 #include "bench/checked.h"
 #include "bench/kernels/bench_util.h"
 
@@ -137,7 +138,7 @@ double ManyContexts::Compact() {
 double ManyContexts::Drop() {
   const ContextId id = StoreOneMore({});
   const double start = Seconds();
-  Check(db_->Drop("#" + std::to_string(static_cast<int64_t>(id))));
+  Check(db_->Drop(IdName(id)));
   return Seconds() - start;
 }
 

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "bench/kernels/bench_util.h"
 #include "bench/store/conversations.h"
 
@@ -162,7 +163,7 @@ void StepBesideStore(const std::string& name, Conversation* mine, Conversation* 
     report->Add("step/" + name + "/after", "ms", after.wall.front() * 1e3);
   }
   Check(db.WaitForBackground());
-  Check(db.Drop("#" + std::to_string(static_cast<int64_t>(id))));
+  Check(db.Drop(IdName(id)));
 }
 
 void MeasureSteps(uint64_t num_tokens, size_t num_rounds, Report* report) {
