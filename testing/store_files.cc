@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "attndb/context_name.h"
+
 namespace attndb::test {
 
 uint64_t NumFilesIn(const std::string& dir) {
@@ -16,7 +18,7 @@ Result<std::map<int64_t, uint64_t>> SegmentBytes(const DB& db) {
   std::map<int64_t, uint64_t> bytes_of;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> infos, db.List());
   for (const ContextInfo& info : infos) {
-    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
+    const std::string label = IdName(info.id);
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo detail, db.Describe(label));
     for (const SegmentInfo& segment : detail.segments) {
       uint64_t bytes = segment.file_bytes;
