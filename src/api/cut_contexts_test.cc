@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/db_test_util.h"
+#include "attndb/context_name.h"
 #include "attndb/kv_file.h"
 
 namespace attndb {
@@ -160,7 +161,7 @@ TEST_F(CutContextsTest, ACutAloneIsStored) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId cut, db_->Store(session, all_, {}));
   EXPECT_NE(whole, cut);
   EXPECT_EQ(*db_->Store(session, all_, {}), cut);
-  const std::string label = "#" + std::to_string(static_cast<int64_t>(cut));
+  const std::string label = IdName(cut);
   SessionStart start = Start(Concat(all_, more_), {.context = label});
   EXPECT_EQ(start.session.num_dropped(), 300u);
   EXPECT_EQ(Start(Concat(all_, more_)).session.num_dropped(), 0u);

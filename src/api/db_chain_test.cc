@@ -5,6 +5,7 @@
 
 #include "api/db_test_util.h"
 #include "api/segment_file_test_util.h"
+#include "attndb/context_name.h"
 #include "store/merge_policy.h"
 #include "store/segment_registry.h"
 
@@ -18,8 +19,6 @@ using test::SegmentFile;
 using test::Tokens;
 using test::ToyModel;
 using ::testing::HasSubstr;
-
-std::string IdOf(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
 
 // --- Many turns ---
 
@@ -111,7 +110,7 @@ class DropBaseTest : public DBFixture {
     return id.ok() ? *id : ContextId::kNone;
   }
   void ExpectStored(ContextId id, const Tokens& tokens) {
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens stored, db_->Tokens(IdOf(id)));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens stored, db_->Tokens(IdName(id)));
     EXPECT_EQ(stored, tokens);
   }
   // Two sessions on the base that go on differently.
@@ -184,7 +183,7 @@ TEST_F(DropBaseTest, ACroppedSessionDropsNothing) {
 TEST_F(DropBaseTest, WhatIsNamedOrPinnedStays) {
   const Tokens named = ToyModel::Tokens(50, 6);
   ATTNDB_ASSERT_OK(StoreTokens(named, {.name = "named"}));
-  ATTNDB_ASSERT_OK(db_->Pin(IdOf(base_)));
+  ATTNDB_ASSERT_OK(db_->Pin(IdName(base_)));
   for (const Tokens& stored : {named, doc_}) {
     Tokens tokens = stored;
     Session session = std::move(Start(Concat(tokens, Tokens{4000})).session);

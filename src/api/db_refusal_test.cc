@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "api/db_test_util.h"
+#include "attndb/context_name.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb {
@@ -60,10 +61,9 @@ class ImportRefusalTest : public DBFixture {
     View view;
     const std::vector<ContextInfo> list = *db_->List();
     for (const ContextInfo& info : list) {
-      view.contexts.push_back("#" + std::to_string(static_cast<int64_t>(info.id)) + " " +
-                              info.name + " " + std::to_string(info.num_tokens) + " " +
-                              std::to_string(info.file_bytes) + " " +
-                              std::to_string(info.own_bytes));
+      view.contexts.push_back(
+          IdName(info.id) + " " + info.name + " " + std::to_string(info.num_tokens) + " " +
+          std::to_string(info.file_bytes) + " " + std::to_string(info.own_bytes));
     }
     const DBStats stats = *db_->Stats();
     view.num_segments = stats.num_segments;

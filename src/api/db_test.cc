@@ -1,5 +1,6 @@
 // Goal:   the exact meanings of a DB's calls (include/attndb/db.h), seen through the public API.
 #include "attndb/db.h"
+#include "attndb/context_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,8 +174,7 @@ TEST_F(DBTest, AStoreNotesWhichContextItContinues) {
   ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId part,
                               db_->Store(start.session, std::span(doc_).first(60)));
-  EXPECT_EQ(db_->Describe("#" + std::to_string(static_cast<int64_t>(part)))->continues,
-            ContextId::kNone);
+  EXPECT_EQ(db_->Describe(IdName(part))->continues, ContextId::kNone);
   ATTNDB_ASSERT_OK(model_.Step(&start.session, std::span(doc_).subspan(60, 5)));
   ATTNDB_ASSERT_OK(db_->Store(start.session, std::span(doc_).first(65), {.name = "five"}));
   EXPECT_EQ(db_->Describe("five")->continues, part);
@@ -187,7 +187,7 @@ TEST_F(DBTest, ATitleAloneIsStored) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(
       const ContextId titled,
       db_->Store(start.session, std::span(doc_).first(100), {.title = "T"}));
-  EXPECT_EQ(db_->Describe("#" + std::to_string(static_cast<int64_t>(titled)))->title, "T");
+  EXPECT_EQ(db_->Describe(IdName(titled))->title, "T");
 }
 
 TEST_F(DBTest, ANamedContextIsReusedOnItsOwn) {

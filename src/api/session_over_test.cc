@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/db_test_util.h"
+#include "attndb/context_name.h"
 
 namespace attndb {
 namespace {
@@ -292,7 +293,7 @@ TEST_F(SessionOverTest, SearchFilterForkCropAndResetKeepToTheSessionsTokens) {
 TEST_F(SessionOverTest, ExplainNamesTheContexts) {
   ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(300, 1), {.name = "a"}));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId id, StoreTokens(ToyModel::Tokens(500, 2)));
-  Session session = Over({"a", "#" + std::to_string(static_cast<int64_t>(id))});
+  Session session = Over({"a", IdName(id)});
   const Explain explain = session.Explain();
   ASSERT_EQ(explain.contexts.size(), 2u);
   EXPECT_THAT(explain.ToText(), HasSubstr("'a' at [0, 300), from its token 0 on"));

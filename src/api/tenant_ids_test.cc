@@ -14,6 +14,7 @@
 
 #include "api/db_test_util.h"
 #include "api/segment_file_test_util.h"
+#include "attndb/context_name.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb {
@@ -143,7 +144,7 @@ class Script {
     others_();
     const std::vector<ContextInfo> list = *db_.List();
     for (const ContextInfo& listed : list) {
-      const std::string label = "#" + std::to_string(Number(listed.id));
+      const std::string label = IdName(listed.id);
       const ContextInfo info = *db_.Describe(label);
       text_ += label + " " + info.name + " " + std::to_string(info.num_tokens);
       for (const SegmentInfo& segment : info.segments) {

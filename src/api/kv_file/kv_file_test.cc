@@ -3,6 +3,7 @@
 // Method: the toy model fills a store; export, import into another, compare attention. Files of
 //         other programs are made from ours by changing their parts.
 #include "attndb/kv_file.h"
+#include "attndb/context_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -190,7 +191,7 @@ TEST_F(KvFileTest, AContextIsExportedByIdAndByItsTenantOnly) {
   const Tokens tokens = ToyModel::Tokens(40, 3);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId id, StoreTokens(tokens));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB stranger, db_->ForTenant("stranger"));
-  const std::string label = "#" + std::to_string(static_cast<int64_t>(id));
+  const std::string label = IdName(id);
   EXPECT_EQ(ExportKvFile(stranger, label, path()).code(), StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(path()));
   ATTNDB_ASSERT_OK(ExportKvFile(*db_, label, path()));
