@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "attndb/context_name.h"
 #include "testing/toy_oracle.h"
 
 namespace attndb::test {
@@ -23,10 +24,9 @@ std::string Bytes(const std::vector<float>& values) {
 // All that is stored of a context but for its times, which move, and its damage, which is a report.
 std::string TextOf(const ContextInfo& info) {
   std::string text =
-      "#" + std::to_string(static_cast<int64_t>(info.id)) + " '" + info.name + "' " +
-      std::to_string(info.num_tokens) + " tokens, kv " + std::to_string(info.kv_bytes) +
-      ", files " + std::to_string(info.file_bytes) + ", own " + std::to_string(info.own_bytes) +
-      ", created " + std::to_string(info.created_us) + ", ttl " +
+      IdName(info.id) + " '" + info.name + "' " + std::to_string(info.num_tokens) + " tokens, kv " +
+      std::to_string(info.kv_bytes) + ", files " + std::to_string(info.file_bytes) + ", own " +
+      std::to_string(info.own_bytes) + ", created " + std::to_string(info.created_us) + ", ttl " +
       std::to_string(info.ttl_seconds.value_or(-1)) + (info.pinned ? ", pinned" : "") +
       ", position " + std::to_string(info.first_position) + ", " + info.fingerprint + ", " +
       std::string(DTypeName(info.kv_dtype)) + ", layers " + std::to_string(info.num_layers);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "attndb/context_name.h"
 #include "common/hex.h"
 #include "common/sha256.h"
 #include "testing/toy_oracle.h"
@@ -15,7 +16,7 @@ constexpr TokenId kProbe = 4321;
 constexpr double kTolerance = 1e-4;
 
 std::string LabelOf(const ContextInfo& info) {
-  return info.name.empty() ? "#" + std::to_string(static_cast<int64_t>(info.id)) : info.name;
+  return info.name.empty() ? IdName(info.id) : info.name;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "attndb/context_name.h"
 #include "attndb/db.h"
 #include "common/random.h"
 #include "testing/matchers.h"
@@ -87,7 +88,7 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   std::string LabelOf(const ContextKey& id) {
     const std::string& name = model_.Get(id)->name;
     if (!name.empty() && random_.OneIn(2)) return name;
-    return "#" + std::to_string(static_cast<int64_t>(id.id));
+    return IdName(id.id);
   }
   static ContextKey KeyOf(const std::string& tenant, ContextId id) {
     return id == ContextId::kNone ? kNoContext : ContextKey{tenant, id};

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "attndb/db.h"
 #include "attndb/kv_file.h"
 #include "testing/matchers.h"
@@ -190,10 +191,10 @@ TEST_P(UpgradeTest, KeepsEachTenantsIdsAndGoesOnBehindTheLargest) {
     options.read_only = read_only;
     for (size_t i = 0; i < held_.size(); ++i) {
       ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[i], options));
-      const int64_t id = IdOf(i);
-      ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db.Describe("#" + std::to_string(id)));
+      const auto id = static_cast<ContextId>(IdOf(i));
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db.Describe(IdName(id)));
       EXPECT_EQ(info.name, held_[i].name);
-      EXPECT_EQ(info.id, static_cast<ContextId>(id));
+      EXPECT_EQ(info.id, id);
       const int64_t segment = info.segments.back().segment_id;
       if (read_only) segments.push_back(segment);
       EXPECT_EQ(segment, segments[i]);
