@@ -103,12 +103,17 @@ Result<Prompts::Subject> Prompts::Open(const std::string& tenant,
 Result<Prompt> Prompts::OfChat(const std::string& tenant, const std::string& context,
                                Messages messages, const llama::ChatOptions& options,
                                const Limits& limits, Edits edits) const {
-  Result<Chat> chat = ChatOf(tenant, context, messages, options);
-  if (chat.ok()) chat->edits = edits;
-  if (chat.ok()) return PromptOf(*chat, limits);
-  if (chat.status().code() != StatusCode::kUnsupported) return chat.status();
-  return Status::Unsupported(chat.status().message() +
-                             "; /v1/completions takes text without a template");
+  ATTNDB_ASSIGN_OR_RETURN(Chat chat, AskedChat(tenant, context, messages, options));
+  chat.edits = edits;
+  return PromptOf(chat, limits);
+}
+
+Result<uint64_t> Prompts::NumTokensOfChat(const std::string& tenant, const std::string& context,
+                                          Messages messages, const llama::ChatOptions& options,
+                                          const Limits& limits) const {
+  ATTNDB_ASSIGN_OR_RETURN(const Chat chat, AskedChat(tenant, context, messages, options));
+  ATTNDB_ASSIGN_OR_RETURN(const Followed followed, Follow(chat, limits));
+  return followed.text.joined.tokens.size();
 }
 
 Result<Prompt> Prompts::OfReply(const std::string& tenant, const std::string& context,
@@ -183,6 +188,15 @@ Result<Prompts::Chat> Prompts::ChatOf(const std::string& tenant, const std::stri
     ATTNDB_RETURN_IF_ERROR(RenderBehindContext(&chat));
   }
   return chat;
+}
+
+Result<Prompts::Chat> Prompts::AskedChat(const std::string& tenant, const std::string& context,
+                                         Messages messages,
+                                         const llama::ChatOptions& options) const {
+  Result<Chat> chat = ChatOf(tenant, context, messages, options);
+  if (chat.status().code() != StatusCode::kUnsupported) return chat;
+  return Status::Unsupported(chat.status().message() +
+                             "; /v1/completions takes text without a template");
 }
 
 Result<int64_t> Prompts::TimeOf(const Chat& chat, const std::string* reply) const {

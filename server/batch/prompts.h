@@ -93,6 +93,11 @@ class Prompts {
                         std::span<const llama::ChatMessage> messages,
                         const llama::ChatOptions& options = {}, const Limits& limits = {},
                         Edits edits = Edits::kExact) const;
+  // Returns how many tokens the exact prompt of OfChat has. Errors: those of OfChat.
+  Result<uint64_t> NumTokensOfChat(const std::string& tenant, const std::string& context,
+                                   std::span<const llama::ChatMessage> messages,
+                                   const llama::ChatOptions& options = {},
+                                   const Limits& limits = {}) const;
   // A conversation whose last message is a reply, up to the reply's end: num_last tokens are the
   // reply's, those that it was given as, or, if nobody was given it, those of its words.
   // Errors: kInvalidArgument (it answers no message); as OfChat.
@@ -153,6 +158,10 @@ class Prompts {
   // The messages outlive what is returned. `reply`: what answered them, if a turn did; or null.
   Result<Chat> ChatOf(const std::string& tenant, const std::string& context, Messages messages,
                       const llama::ChatOptions& options, const std::string* reply = nullptr) const;
+  // The chat that a client wants answered. Where the model has no template, its error says what
+  // takes text without one.
+  Result<Chat> AskedChat(const std::string& tenant, const std::string& context, Messages messages,
+                         const llama::ChatOptions& options) const;
   // The time that the template shows in a chat whose digests are known; 0: it shows none.
   Result<int64_t> TimeOf(const Chat& chat, const std::string* reply) const;
   Status RenderBehindContext(Chat* chat) const;

@@ -173,6 +173,7 @@ TEST_F(PromptsTest, ALaterTurnBeginsWithTheTokensOfTheEarlierOnes) {
   Tokens tokens;
   for (const char* const words : {"Hi there", " again, with spaces ", "caf\xC3\xA9"}) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const Prompt prompt, prompts_->OfChat(kTenant, "", messages));
+    EXPECT_EQ(*prompts_->NumTokensOfChat(kTenant, "", messages), prompt.tokens.size());
     ASSERT_GE(prompt.tokens.size(), tokens.size());
     EXPECT_TRUE(std::ranges::equal(tokens, std::span(prompt.tokens).first(tokens.size())))
         << "before: " << words;
@@ -410,6 +411,8 @@ TEST_F(PromptsTest, AContextThatCantBeAskedSaysWhy) {
   EXPECT_THAT(prompts_->OfChat(kTenant, "document", Messages{{"system", "Be"}, {"user", "Why?"}}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("messages[0] is of the system")));
   EXPECT_THAT(prompts_->OfChat("other", "document", Messages{{"user", "Why?"}}),
+              FailsWith(StatusCode::kNotFound, HasSubstr("document")));
+  EXPECT_THAT(prompts_->NumTokensOfChat("other", "document", Messages{{"user", "Why?"}}),
               FailsWith(StatusCode::kNotFound, HasSubstr("document")));
 }
 
