@@ -27,10 +27,11 @@ Result<Json> CountTokens(const Service& service, const Call& call) {
   const std::string header(call.request->Header("x-attndb-context"));
   ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked));
   PrepareChat(service, &asked);
-  ATTNDB_ASSIGN_OR_RETURN(const Prompt prompt,
-                          service.prompts->OfChat(call.rules.tenant, asked.context, asked.messages,
-                                                  asked.chat, LimitsFor(service, call, 0)));
-  return Json{{"input_tokens", prompt.tokens.size()}};
+  ATTNDB_ASSIGN_OR_RETURN(
+      const uint64_t num_tokens,
+      service.prompts->NumTokensOfChat(call.rules.tenant, asked.context, asked.messages, asked.chat,
+                                       LimitsFor(service, call, 0)));
+  return Json{{"input_tokens", num_tokens}};
 }
 
 }  // namespace
