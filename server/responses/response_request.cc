@@ -206,11 +206,8 @@ Status TakeConversation(ChatMessages before, ResponseRequest* request) {
                                  " messages");
 }
 
-std::string PreviousIdIn(const std::string& body) {
-  if (body.find(kPreviousId) == std::string::npos) return "";
-  const Result<Json> json = ParseJson(body, kWideFields);
-  if (!json.ok() || !json->is_object()) return "";
-  const Json* const id = FindMember(*json, kPreviousId);
+std::string PreviousIdIn(const Json& body) {
+  const Json* const id = FindMember(body, kPreviousId);
   return id != nullptr && id->is_string() ? id->get<std::string>() : std::string();
 }
 

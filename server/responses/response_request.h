@@ -38,7 +38,7 @@ Result<ResponseRequest> ParseResponse(const Json& body);
 Status TakeConversation(ChatMessages before, ResponseRequest* request);
 
 // "previous_response_id" of a body that may be anything; empty: it has none.
-std::string PreviousIdIn(const std::string& body);
+std::string PreviousIdIn(const Json& body);
 
 }  // namespace attndb::server
 

@@ -142,9 +142,9 @@ TEST(ResponseRequestTest, ToolsAndFormats) {
 }
 
 TEST(ResponseRequestTest, APreviousIdIsFoundInAnyBody) {
-  EXPECT_EQ(PreviousIdIn(R"({"previous_response_id":"resp_a"})"), "resp_a");
-  for (const char* const body :
-       {"", "[]", "previous_response_id", R"({"input":"Hi"})", R"({"previous_response_id":7})"}) {
+  EXPECT_EQ(PreviousIdIn(Json{{"previous_response_id", "resp_a"}}), "resp_a");
+  for (const Json& body : {Json(), Json::array(), Json("previous_response_id"),
+                           Json{{"input", "Hi"}}, Json{{"previous_response_id", 7}}}) {
     EXPECT_EQ(PreviousIdIn(body), "") << body;
   }
 }

@@ -248,7 +248,7 @@ void AnswerExplain(Service* service, Call call) {
       });
     }
     // A response that was just answered is not stored yet.
-    const std::string previous = ContextOfResponse(PreviousIdIn(call.request->body)).value_or("");
+    const std::string previous = ContextOfResponse(PreviousIdIn(*body)).value_or("");
     const Call kept = WithoutRequest(call);
     RunWhenStored(service, kept, previous, [service, kept, body = *body] {
       const Status status = Schedule(service, kept, body);

@@ -119,6 +119,8 @@ TextInterface InterfaceOf(const Service* service, const std::string& tenant) {
   interface.parse = [service, tenant, asked](const Json& body) {
     return ParseAsked(*service, tenant, body, asked.get());
   };
+  // A response that was just answered is not stored yet.
+  interface.before = [](const Json& body) { return ContextOfId(PreviousIdIn(body)); };
   interface.writer = [asked](Service* /*service*/, const Call& call, const TextRequest& text) {
     return std::make_shared<ResponseAnswer>(call.responder, asked->frame, text.stream);
   };
@@ -183,14 +185,8 @@ Result<ChatMessages> ConversationOfResponse(const Service& service, const std::s
 }
 
 void AnswerResponses(Service* service, Call call) {
-  service->run_later(call, [service, call] {
-    // A response that was just answered is not stored yet.
-    const std::string previous = ContextOfId(PreviousIdIn(call.request->body));
-    const std::string tenant = call.rules.tenant;
-    RunWhenStored(service, call, previous, [service, call, tenant] {
-      AnswerText(service, call, InterfaceOf(service, tenant));
-    });
-  });
+  TextInterface interface = InterfaceOf(service, call.rules.tenant);
+  AnswerText(service, std::move(call), std::move(interface));
 }
 
 void AnswerResponse(Service* service, Call call, const std::string& rest) {

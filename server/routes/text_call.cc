@@ -33,8 +33,7 @@ class TextCall {
       : service_(service), call_(std::move(call)), interface_(std::move(interface)) {}
 
   // Everything up to the scheduler.
-  Status Run() {
-    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body, kWideFields));
+  Status Run(const Json& body) {
     ATTNDB_ASSIGN_OR_RETURN(asked_, interface_.parse(body));
     const std::string header(call_.request->Header("x-attndb-context"));
     ATTNDB_RETURN_IF_ERROR(TakeContextHeader(header, &asked_));
@@ -501,8 +500,14 @@ void PrepareChat(const Service& service, TextRequest* asked) {
 
 void AnswerText(Service* service, Call call, TextInterface interface) {
   service->run_later(call, [service, call, interface = std::move(interface)] {
-    const Status status = TextCall(service, call, interface).Run();
-    if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    Result<Json> parsed = ParseJson(call.request->body, kWideFields);
+    if (!parsed.ok()) return AnswerCall(service, call, ErrorResponse(parsed.status()));
+    const auto body = std::make_shared<const Json>(*std::move(parsed));
+    const std::string before = interface.before != nullptr ? interface.before(*body) : "";
+    RunWhenStored(service, call, before, [service, call, interface, body] {
+      const Status status = TextCall(service, call, interface).Run(*body);
+      if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+    });
   });
 }
 

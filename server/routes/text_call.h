@@ -20,6 +20,9 @@ namespace attndb::server {
 struct TextInterface {
   bool is_chat = true;
   std::function<Result<TextRequest>(const Json& body)> parse;
+  // Names a context that `parse` looks for in the store, where it may still be on its way to:
+  // `parse` is called when it is there. Null: it looks for none.
+  std::function<std::string(const Json& body)> before = nullptr;
   // Makes the writer of the answer to `call`. Called once the request is known to be right. Null:
   // `writers` makes one for each choice.
   std::function<std::shared_ptr<ReplyWriter>(Service* service, const Call& call,
