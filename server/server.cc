@@ -18,6 +18,7 @@
 #include "server/anthropic/error_form.h"
 #include "server/batch/pinned_prompts.h"
 #include "server/batch/turn_id.h"
+#include "server/clock.h"
 #include "server/find/head_finder.h"
 #include "server/http/hidden_paths.h"
 #include "server/openai/error.h"
@@ -263,9 +264,7 @@ class HttpServer final : public Server {
     service_.run_chore = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(chores_, [this, call, work = std::move(work)] { Work(call, work); });
     };
-    service_.started = std::chrono::duration_cast<std::chrono::seconds>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
+    service_.started = NowSeconds();
   }
   ~HttpServer() override { Stop(std::chrono::milliseconds(0)); }
 

@@ -1,22 +1,16 @@
 #include "server/service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "attndb/units.h"
 #include "engines/llama/window.h"
+#include "server/clock.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
 namespace {
-
-int64_t NowMicros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // K and V of the tokens that the turn may run, up to the window. What it reuses is not among them:
 // stored K and V are read where there is room and dropped for others' (memory_budget.h), and those

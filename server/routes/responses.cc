@@ -1,12 +1,12 @@
 #include "server/routes/responses.h"
 
-#include <chrono>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "attndb/context_name.h"
 #include "server/chat/reply_reader.h"
+#include "server/clock.h"
 #include "server/openai/error.h"
 #include "server/responses/response_answer.h"
 #include "server/responses/response_record.h"
@@ -105,9 +105,7 @@ Result<TextRequest> ParseAsked(const Service& service, const std::string& tenant
   ATTNDB_RETURN_IF_ERROR(TakeConversation(before, &request));
   asked->frame = {.context = "",
                   .model = service.options.model_id,
-                  .created = std::chrono::duration_cast<std::chrono::seconds>(
-                                 std::chrono::system_clock::now().time_since_epoch())
-                                 .count(),
+                  .created = NowSeconds(),
                   .settings = request.settings};
   if (request.store) asked->front = RecordFront(asked->frame, request, before);
   return std::move(request.text);

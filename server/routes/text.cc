@@ -1,22 +1,16 @@
 #include "server/routes/text.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "server/clock.h"
 #include "server/openai/text_answer.h"
 #include "server/openai/text_request.h"
 #include "server/routes/text_call.h"
 
 namespace attndb::server {
 namespace {
-
-int64_t NowSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // OpenAI's interface: Chat Completions, or Completions.
 TextInterface OpenAi(bool is_chat) {
