@@ -1,5 +1,6 @@
 #include "server/anthropic/error_form.h"
 
+#include "server/http/event_text.h"
 #include "server/json.h"
 #include "server/openai/error.h"
 
@@ -47,8 +48,7 @@ std::string AnthropicError(int http_status, const std::string& message,
 }
 
 std::string AnthropicErrorEvent(const Status& status, const std::string& request_id) {
-  return "event: error\ndata: " +
-         AnthropicError(HttpStatusOf(status), status.message(), request_id) + "\n\n";
+  return EventText("error", AnthropicError(HttpStatusOf(status), status.message(), request_id));
 }
 
 }  // namespace attndb::server

@@ -5,6 +5,7 @@
 #include "server/anthropic/error_form.h"
 #include "server/anthropic/history.h"
 #include "server/chat/turn_headers.h"
+#include "server/http/event_text.h"
 #include "server/openai/error.h"
 #include "server/openai/tools_field.h"
 
@@ -87,7 +88,7 @@ Json MessageAnswer::DeltaOf(const Block& block, const std::string& text) {
 void MessageAnswer::Write(const char* event, Json json) {
   Json typed = {{"type", event}};
   typed.update(json);
-  responder_->Write("event: " + std::string(event) + "\ndata: " + ToText(typed) + "\n\n");
+  responder_->Write(EventText(event, ToText(typed)));
 }
 
 void MessageAnswer::EnsureBegun() {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "server/http/event_text.h"
+
 namespace attndb::server {
 namespace {
 
@@ -34,6 +36,13 @@ TEST(EventReaderTest, EventsAreTheSameHoweverTheyAreCut) {
   for (size_t piece_bytes = 1; piece_bytes <= bytes.size(); ++piece_bytes) {
     EXPECT_THAT(EventsOf(bytes, piece_bytes), ElementsAre("{\"a\": 1}", "two\n lines", ""));
   }
+}
+
+TEST(EventReaderTest, EventsAreReadAsTheyAreWritten) {
+  const std::string bytes = EventText("{\"a\": 1}") + EventText("named", "two");
+  EXPECT_EQ(bytes, "data: {\"a\": 1}\n\nevent: named\ndata: two\n\n");
+  EXPECT_THAT(EventsOf(bytes + std::string(kDoneEvent), 3),
+              ElementsAre("{\"a\": 1}", "two", "[DONE]"));
 }
 
 TEST(EventReaderTest, AnErrorOfTheReaderEndsTheCall) {

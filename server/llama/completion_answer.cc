@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/chat/turn_headers.h"
+#include "server/http/event_text.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -101,7 +102,7 @@ Json LlamaAnswer::Whole(const TurnEnd& end, const std::string& content) {
 }
 
 void LlamaAnswer::Write(const Json& event) {
-  std::string text = "data: " + ToText(event) + "\n\n";
+  std::string text = EventText(ToText(event));
   if (std::exchange(begun_, true)) return responder_->Write(std::move(text));
   Response response = StreamHead(TurnHeaders(start_, start_.num_dropped_tokens));
   response.body = std::move(text);
@@ -145,7 +146,7 @@ void LlamaAnswer::OnEnd(const TurnEnd& end, size_t /*num_calls*/) {
 
 void LlamaAnswer::OnError(const Status& status) {
   if (!begun_) return responder_->Send(ErrorResponse(status));
-  responder_->Write("data: " + ToText(ErrorJson(status)) + "\n\n");
+  responder_->Write(EventText(ToText(ErrorJson(status))));
   responder_->End();
 }
 

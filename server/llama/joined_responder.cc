@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "server/http/event_text.h"
+
 namespace attndb::server {
 namespace {
 
@@ -48,7 +50,7 @@ class Joined {
 
  private:
   // These need mutex_.
-  void WriteError(const Response& error) { responder_->Write("data: " + error.body + "\n\n"); }
+  void WriteError(const Response& error) { responder_->Write(EventText(error.body)); }
   void Close() {
     if (--num_open_ > 0) return;
     if (begun_) return responder_->End();

@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "server/chat/turn_headers.h"
+#include "server/http/event_text.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
 namespace {
-
-std::string Event(const std::string& json) { return "data: " + json + "\n\n"; }
 
 // The text of an object with one more member, whose value is a JSON text.
 std::string With(const Json& object, const char* name, const std::string& value) {
@@ -59,7 +58,7 @@ std::string TextChoices::Role(size_t index) const {
 }
 
 std::string TextChoices::EventOf(const std::string& choice) const {
-  return Event(With(FrameOfEvent(), "choices", "[" + choice + "]"));
+  return EventText(With(FrameOfEvent(), "choices", "[" + choice + "]"));
 }
 
 Json TextChoices::Usage() const {
@@ -137,7 +136,7 @@ void TextChoices::TakeEnded(size_t index, std::string text) {
 void TextChoices::EndAnswer() {
   if (std::ranges::all_of(choices_, &Choice::has_failed)) {
     if (!begun_) return responder_->Send(ErrorResponse(*error_));
-    responder_->Write(Event(ToText(ErrorJson(*error_))));
+    responder_->Write(EventText(ToText(ErrorJson(*error_))));
     return responder_->End();
   }
   if (!style_.stream) {
@@ -154,9 +153,9 @@ void TextChoices::EndAnswer() {
     Json last = FrameOfEvent();
     last["choices"] = Json::array();
     last["usage"] = Usage();
-    responder_->Write(Event(ToText(last)));
+    responder_->Write(EventText(ToText(last)));
   }
-  responder_->Write("data: [DONE]\n\n");
+  responder_->Write(std::string(kDoneEvent));
   responder_->End();
 }
 

@@ -1,6 +1,7 @@
 #include "server/responses/response_answer.h"
 
 #include "server/chat/turn_headers.h"
+#include "server/http/event_text.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -22,7 +23,7 @@ Json ResponseAnswer::Output(const char* last_status) const {
 void ResponseAnswer::Write(const std::string& event, Json json) {
   Json typed = {{"type", event}, {"sequence_number", num_sent_++}};
   typed.update(json);
-  responder_->Write("event: " + event + "\ndata: " + ToText(typed) + "\n\n");
+  responder_->Write(EventText(event, ToText(typed)));
 }
 
 void ResponseAnswer::WriteResponse(const std::string& event, const Json& response) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "server/chat/turn_headers.h"
+#include "server/http/event_text.h"
 #include "server/openai/error.h"
 
 namespace attndb::server {
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int kHttpOk = 200;
 
-std::string EventOf(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
+std::string EventOf(const Json& json) { return EventText(ToText(json)); }
 
 }  // namespace
 
@@ -38,7 +39,7 @@ void ProgressAnswer::Send(const Result<Json>& json, CallEnd end) {
   }
   Begin();
   call_.responder->Write(EventOf(json.ok() ? *json : ErrorJson(status, json.status())) +
-                         (json.ok() ? "data: [DONE]\n\n" : ""));
+                         std::string(json.ok() ? kDoneEvent : ""));
   call_.responder->End();
 }
 
