@@ -71,6 +71,12 @@ uint64_t TokensInFront(const Session& session) {
   return first;
 }
 
+uint64_t UsualKeepFirst(uint64_t num_system, uint64_t window_tokens) {
+  const uint64_t most = window_tokens / 4;
+  if (num_system > 0 && num_system <= most) return num_system;
+  return std::min(WindowOptions().keep_first, most);
+}
+
 Status WindowOptions::Validate() const {
   if (window_tokens == 0) return Status::Ok();
   if (!(keep_ratio > 0.0 && keep_ratio < 1.0)) {

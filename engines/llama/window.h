@@ -34,6 +34,11 @@ uint64_t TokensOfWindow(const Session& session);
 // The first tokens that the session still has: those before all that left.
 uint64_t TokensInFront(const Session& session);
 
+// Returns the keep_first of a window for which nobody names one: the tokens of the system message,
+// unless they leave little room for the rest; then, and without a system message, as few as
+// WindowOptions has. `num_system`: those of the system message; 0: there is none.
+uint64_t UsualKeepFirst(uint64_t num_system, uint64_t window_tokens);
+
 // A prompt behind tokens of a session. Some of these it leaves out: left_out.h.
 struct PromptSize {
   uint64_t num_tokens = 0;               // Without those that it leaves out.

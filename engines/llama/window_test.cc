@@ -411,6 +411,15 @@ TEST_F(WindowTest, ALargerWindowRunsAgainWhatASmallerOneDropped) {
   }
 }
 
+TEST(UsualKeepFirstTest, ASystemMessageStaysIfItLeavesRoom) {
+  EXPECT_EQ(UsualKeepFirst(25, 100), 25u);
+  EXPECT_EQ(UsualKeepFirst(26, 100), 4u);
+  EXPECT_EQ(UsualKeepFirst(0, 100), 4u);
+  EXPECT_EQ(UsualKeepFirst(0, 8), 2u);
+  EXPECT_EQ(UsualKeepFirst(1, 8), 1u);
+  EXPECT_EQ(UsualKeepFirst(1, 0), 0u) << "a window without a limit drops nothing";
+}
+
 TEST_F(WindowTest, SessionsOverSeveralContextsCantLoseTokens) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, OpenEngine());
   const std::vector<TokenId> ids = Ids(engine, 60);
