@@ -10,7 +10,6 @@ namespace attndb::cli {
 namespace {
 
 constexpr uint64_t kTokensMax = 1'000'000'000;
-constexpr uint64_t kSinkTokens = 4;  // Kept if there is no system message to keep.
 
 std::vector<TokenRange> Joined(std::vector<TokenRange> ranges) {
   std::ranges::sort(ranges, {}, &TokenRange::begin);
@@ -64,9 +63,7 @@ Result<llama::WindowOptions> OverflowFlags::WindowOf(const llama::LlamaEngine& e
   window.keep_first = keep_first_;
   if (keep_first_ == kDefault) {
     ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_system, SystemTokens(engine, text, tokens));
-    // A system message that would leave little room for the rest goes, too.
-    const bool keeps_system = num_system > 0 && num_system <= window.window_tokens / 4;
-    window.keep_first = keeps_system ? num_system : std::min(kSinkTokens, window.window_tokens / 4);
+    window.keep_first = llama::UsualKeepFirst(num_system, window.window_tokens);
   }
   ATTNDB_RETURN_IF_ERROR(window.Validate());
   return window;
