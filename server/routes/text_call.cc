@@ -25,8 +25,6 @@
 namespace attndb::server {
 namespace {
 
-constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
-
 class TextCall {
  public:
   TextCall(Service* service, Call call, TextInterface interface)
@@ -213,9 +211,7 @@ class TextCall {
   Result<llama::WindowOptions> WindowFor(const Prompt& prompt) const {
     llama::WindowOptions window;
     window.window_tokens = WindowTokens(*service_);
-    const uint64_t most = window.window_tokens / 4;
-    const bool keeps_system = prompt.num_system > 0 && prompt.num_system <= most;
-    window.keep_first = keeps_system ? prompt.num_system : std::min(kSinkTokens, most);
+    window.keep_first = llama::UsualKeepFirst(prompt.num_system, window.window_tokens);
     if (window.window_tokens == 0) return window;
     ATTNDB_RETURN_IF_ERROR(window.Validate());
     return window;
