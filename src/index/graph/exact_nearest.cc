@@ -1,10 +1,10 @@
 #include "index/graph/exact_nearest.h"
 
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "index/graph/ordered_score.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 
@@ -12,10 +12,6 @@ namespace attndb::index {
 namespace {
 
 constexpr size_t kQueriesAtOnce = 8;  // A scan of all rows serves this many queries.
-
-float Ordered(float score) {
-  return score == score ? score : -std::numeric_limits<float>::infinity();
-}
 
 struct alignas(64) Line {
   std::byte bytes[64];

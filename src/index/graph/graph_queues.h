@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "index/graph/graph_sight.h"
+#include "index/graph/ordered_score.h"
 #include "index/key_index.h"
 #include "kernels/select.h"
 
@@ -59,9 +60,7 @@ class TopQueue {
     for (size_t i = 0; i < count; ++i) {
       const uint32_t at = work.indices[i];
       const float score = batch.scores[at];
-      // NaN, which sums of huge numbers may be, would have no place in an order.
-      work.sorted[i] = {score == score ? score : -std::numeric_limits<float>::infinity(),
-                        batch.keys[at]};
+      work.sorted[i] = {Ordered(score), batch.keys[at]};
     }
     std::sort(work.sorted, work.sorted + count, IsBetter);
     Merge(work.sorted, std::min(count, window_));

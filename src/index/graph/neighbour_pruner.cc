@@ -1,21 +1,12 @@
 #include "index/graph/neighbour_pruner.h"
 
-#include <limits>
 #include <numeric>
 
+#include "index/graph/ordered_score.h"
 #include "kernels/convert.h"
 #include "kernels/score.h"
 
 namespace attndb::index {
-namespace {
-
-// Sums of huge numbers may be NaN, which has no place in an order.
-float Ordered(float score) {
-  return score == score ? score : -std::numeric_limits<float>::infinity();
-}
-
-}  // namespace
-
 NeighbourPruner::NeighbourPruner(const kernels::RowsView& keys)
     : keys_(keys), row_(keys.num_elements) {}
 
