@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "attndb/dtype.h"
 #include "attndb/result.h"
 #include "storage/vfs/field_check.h"
 
@@ -21,6 +22,7 @@ inline constexpr size_t kPieceAlignment = 64;
 
 inline constexpr uint32_t kInfinityBits = 0x7f800000;
 inline constexpr uint32_t kLeastNormalBits = 0x00800000;
+inline constexpr uint16_t kFloat16Infinity = 0x7c00;
 inline constexpr uint16_t kBFloat16Infinity = 0x7f80;
 
 constexpr size_t RoundUpToPiece(size_t bytes) {
@@ -48,6 +50,24 @@ Status ExpectBits(std::string_view object, std::string_view field, std::span<con
   return storage::Mismatch(object, place,
                            min > 0 ? "a positive number" : "a finite number, >= 0 if a size",
                            "bits " + std::to_string(*found));
+}
+
+// Ok if all numbers of the piece, which are of this type, are finite.
+inline Status ExpectFinite(std::string_view object, std::string_view field,
+                           std::span<const std::byte> piece, DType dtype) {
+  const auto expect = [&]<typename T>(T sign_mask, T infinity) {
+    const auto bits = PieceOf<T>(piece, 0, piece.size() / sizeof(T));
+    return ExpectBits<T>(object, field, bits, sign_mask, 0, infinity);
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return expect(uint32_t{0x7fffffff}, kInfinityBits);
+    case DType::kFloat16:
+      return expect(uint16_t{0x7fff}, kFloat16Infinity);
+    case DType::kBFloat16:
+      return expect(uint16_t{0x7fff}, kBFloat16Infinity);
+  }
+  return Status::Internal("no such element type");
 }
 
 }  // namespace attndb::index

@@ -11,8 +11,6 @@ namespace {
 
 using storage::ExpectEqual;
 
-constexpr uint16_t kFloat16Infinity = 0x7c00;
-
 Status CheckHeader(std::span<const std::byte> bytes, const BlockShape& shape,
                    std::string_view object) {
   ByteReader in(bytes, object);
@@ -33,14 +31,6 @@ Status CheckHeader(std::span<const std::byte> bytes, const BlockShape& shape,
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_representatives", num_representatives,
                                      shape.form.num_representatives));
   return ExpectEqual(object, "key_dtype", key_dtype, static_cast<uint32_t>(shape.key_dtype));
-}
-
-template <typename T>
-Status CheckFinite(std::span<const std::byte> bytes, T sign_mask, T infinity,
-                   std::string_view object) {
-  const size_t count = (bytes.size() - kBlocksHeaderBytes) / sizeof(T);
-  return ExpectBits<T>(object, "rows", PieceOf<T>(bytes, kBlocksHeaderBytes, count), sign_mask, 0,
-                       infinity);
 }
 
 }  // namespace
@@ -65,15 +55,7 @@ Status CheckBlocks(std::span<const std::byte> bytes, const BlockShape& shape,
   ATTNDB_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kPieceAlignment == 0);
   ATTNDB_RETURN_IF_ERROR(CheckHeader(bytes, shape, object));
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), shape.total_bytes()));
-  switch (shape.row_dtype()) {
-    case DType::kFloat32:
-      return CheckFinite<uint32_t>(bytes, 0x7fffffff, kInfinityBits, object);
-    case DType::kFloat16:
-      return CheckFinite<uint16_t>(bytes, 0x7fff, kFloat16Infinity, object);
-    case DType::kBFloat16:
-      return CheckFinite<uint16_t>(bytes, 0x7fff, kBFloat16Infinity, object);
-  }
-  return Status::Internal("no such element type");
+  return ExpectFinite(object, "rows", bytes.subspan(kBlocksHeaderBytes), shape.row_dtype());
 }
 
 }  // namespace attndb::index

@@ -15,7 +15,6 @@ using storage::ExpectEqual;
 using storage::Mismatch;
 
 constexpr size_t kPieceKeys = ClusterSums::kPieceKeys;
-constexpr uint16_t kFloat16Infinity = 0x7c00;
 
 // The number of clusters, which is the form's own to say.
 Result<uint64_t> ReadHeader(std::span<const std::byte> bytes, const WaveShape& shape,
@@ -89,25 +88,6 @@ Status CheckKeys(const ClusterSums& sums, std::string_view object) {
   return Status::Ok();
 }
 
-template <typename T>
-Status CheckFinite(std::span<const std::byte> rows, T sign_mask, T infinity,
-                   std::string_view object) {
-  return ExpectBits<T>(object, "means", PieceOf<T>(rows, 0, rows.size() / sizeof(T)), sign_mask, 0,
-                       infinity);
-}
-
-Status CheckMeans(std::span<const std::byte> rows, DType dtype, std::string_view object) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return CheckFinite<uint32_t>(rows, 0x7fffffff, kInfinityBits, object);
-    case DType::kFloat16:
-      return CheckFinite<uint16_t>(rows, 0x7fff, kFloat16Infinity, object);
-    case DType::kBFloat16:
-      return CheckFinite<uint16_t>(rows, 0x7fff, kBFloat16Infinity, object);
-  }
-  return Status::Internal("no such element type");
-}
-
 }  // namespace
 
 uint64_t WaveShape::max_clusters() const {
@@ -170,7 +150,7 @@ Result<ClusterSums> ParseWave(std::span<const std::byte> bytes, const WaveShape&
   const ClusterSums sums = WaveSums(bytes, shape, num_clusters);
   ATTNDB_RETURN_IF_ERROR(CheckEnds(sums, object));
   ATTNDB_RETURN_IF_ERROR(CheckKeys(sums, object));
-  ATTNDB_RETURN_IF_ERROR(CheckMeans(bytes.subspan(layout.keys), shape.dtype, object));
+  ATTNDB_RETURN_IF_ERROR(ExpectFinite(object, "means", bytes.subspan(layout.keys), shape.dtype));
   return sums;
 }
 
