@@ -22,8 +22,6 @@ namespace {
 
 constexpr size_t kMaxTouches = 4096;
 constexpr int64_t kNumbersReserved = 64;  // The most numbers that a crash leaves unused.
-// Far beyond any number that is handed out, and far from where a sum would overflow.
-constexpr int64_t kMaxNumber = int64_t{1} << 62;
 // No catalog reaches such a number by itself: it is made up, and too few numbers would follow it.
 constexpr uint64_t kMadeUp = kMaxNumber / 2;
 

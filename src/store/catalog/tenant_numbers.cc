@@ -5,9 +5,6 @@
 namespace attndb::store {
 namespace {
 
-// Far beyond any number that a tenant reaches, and far from where a sum would overflow.
-constexpr int64_t kMaxNumber = int64_t{1} << 62;
-
 // A numbered kind of row, and its statements.
 struct Numbered {
   const char* what;

@@ -7,12 +7,17 @@
 #ifndef ATTNDB_STORE_CATALOG_TENANT_NUMBERS_H_
 #define ATTNDB_STORE_CATALOG_TENANT_NUMBERS_H_
 
+#include <cstdint>
+
 #include "attndb/result.h"
 #include "attndb/status.h"
 #include "store/catalog/catalog_types.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
+
+// Far beyond any number that a catalog hands out, and far from where a sum would overflow.
+inline constexpr int64_t kMaxNumber = int64_t{1} << 62;
 
 // Begins to count for a tenant. Does nothing if counting has begun.
 Status BeginNumbers(SqliteDatabase* database, TenantId tenant);
