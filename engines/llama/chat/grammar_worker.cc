@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "engines/llama/chat/grammar_complaint.h"
 #include "engines/llama/chat/program_limits.h"
 #include "engines/llama/chat/token_mask.h"
+#include "engines/llama/chat/token_piece.h"
 
 namespace attndb::llama {
 namespace {
@@ -48,13 +48,6 @@ std::vector<llama_token> Tokenized(const llama_vocab* vocab, const std::string& 
   if (count < 0) throw std::runtime_error("llama.cpp can't tokenize the text");
   tokens.resize(static_cast<size_t>(count));
   return tokens;
-}
-
-std::string PieceOf(const llama_vocab* vocab, llama_token token) {
-  std::array<char, 256> buffer;
-  const int32_t length = llama_token_to_piece(
-      vocab, token, buffer.data(), static_cast<int32_t>(buffer.size()), /*lstrip=*/0, true);
-  return {buffer.data(), static_cast<size_t>(std::max(0, length))};
 }
 
 // The pattern that matches a word alone.

@@ -1,24 +1,16 @@
 #include "engines/llama/chat/token_tree.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 
+#include "engines/llama/chat/token_piece.h"
 #include "engines/llama/utf8_bytes.h"
 
 namespace attndb::llama {
 namespace {
 
 constexpr llama_token kNone = -1;
-
-std::string PieceOf(const llama_vocab* vocab, llama_token token) {
-  std::array<char, 256> buffer;
-  const int32_t length = llama_token_to_piece(
-      vocab, token, buffer.data(), static_cast<int32_t>(buffer.size()), /*lstrip=*/0, true);
-  // A longer one is nobody's beginning, and begins with none that is known.
-  return length < 0 ? "" : std::string(buffer.data(), static_cast<size_t>(length));
-}
 
 // Bytes of the character that begins with this one; 0: none does.
 size_t CharBytes(char byte) {
