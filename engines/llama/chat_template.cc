@@ -18,9 +18,6 @@
 namespace attndb::llama {
 namespace {
 
-// Between a document and the question about it, inside one message.
-constexpr std::string_view kQuestionGap = "\n\n";
-
 // Whether a template reads the time, by the names that llama.cpp has for it.
 bool MayAskTheTime(std::string_view source) {
   for (const std::string_view name : {"strftime_now", "date_string", "datetime"}) {

@@ -324,6 +324,9 @@ struct PromptPart {
 };
 using PromptParts = std::vector<PromptPart>;
 
+// Stands between a document and the question about it, inside one message.
+inline constexpr std::string_view kQuestionGap = "\n\n";
+
 struct JoinOptions {
   // Every token that is there stays. Otherwise the last ones may change, where the tokenizer makes
   // other tokens of the whole text.
