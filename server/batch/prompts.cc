@@ -13,7 +13,6 @@ constexpr std::string_view kSystem = "system";
 constexpr std::string_view kDeveloper = "developer";
 constexpr std::string_view kContextRole = "context";  // What a prompt continues: its digest.
 constexpr std::string_view kUser = "user";
-const std::string kQuestionGap = "\n\n";  // As LlamaEngine::QuestionSuffix has it.
 
 TextRole RoleOf(const std::string& role) {
   if (role == kSystem || role == kDeveloper) return TextRole::kSystem;
@@ -257,7 +256,7 @@ Result<llama::PromptParts> Prompts::PartsFor(const Subject& subject, Messages me
     case llama::PromptLayout::kDocument: {
       ATTNDB_ASSIGN_OR_RETURN(llama::PromptParts parts,
                               engine_->ConversationParts(messages, 1, now));
-      parts.insert(parts.begin(), {kQuestionGap, question});
+      parts.insert(parts.begin(), {std::string(llama::kQuestionGap), question});
       return parts;
     }
     case llama::PromptLayout::kRaw:
