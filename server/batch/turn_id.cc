@@ -98,9 +98,11 @@ std::string NewTurnId(const std::string& digest) {
   return id;
 }
 
+bool IsTurnId(std::string_view name) { return name.starts_with(kPrefix); }
+
 std::optional<std::string> DigestIn(std::string_view id) {
   if (id.size() != kPrefix.size() + kDigestDigits + 1 + kOwnDigits) return std::nullopt;
-  if (!id.starts_with(kPrefix) || id[kPrefix.size() + kDigestDigits] != '-') return std::nullopt;
+  if (!IsTurnId(id) || id[kPrefix.size() + kDigestDigits] != '-') return std::nullopt;
   return std::string(id.substr(kPrefix.size(), kDigestDigits));
 }
 

@@ -32,6 +32,9 @@ Result<std::string> DigestOf(std::span<const TokenId> tokens);
 // An id that no other turn has. `digest`: of the messages that it answers; empty: of bare text.
 std::string NewTurnId(const std::string& digest);
 
+// Whether a context has such an id for its name: no client chose it.
+bool IsTurnId(std::string_view name);
+
 // The digest in an id; none: it is no turn's, or one of bare text.
 std::optional<std::string> DigestIn(std::string_view id);
 
