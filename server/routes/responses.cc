@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attndb/context_name.h"
+#include "server/batch/turn_id.h"
 #include "server/chat/reply_reader.h"
 #include "server/clock.h"
 #include "server/openai/error.h"
@@ -15,8 +16,6 @@
 namespace attndb::server {
 namespace {
 
-constexpr std::string_view kTurnPrefix =
-    "turn-";  // The names of contexts that no client has chosen.
 constexpr std::string_view kInputItems = "/input_items";
 
 Status NoResponse(const std::string& id) {
@@ -26,7 +25,7 @@ Status NoResponse(const std::string& id) {
 // The context of a response; empty: no response has this id.
 std::string ContextOfId(const std::string& id) {
   const std::string context = ContextOfResponse(id).value_or("");
-  return context.starts_with(kTurnPrefix) ? context : std::string();
+  return IsTurnId(context) ? context : std::string();
 }
 
 // Whether the context is of another model than the server's. The store compares models, for their
