@@ -8,6 +8,7 @@
 #include "attndb/db.h"
 #include "bench/attention/frontier.h"
 #include "bench/attention/plan_session.h"
+#include "bench/median.h"
 #include "bench/what_ran.h"
 #include "cli/common/machine.h"
 #include "cli/common/temp_dir.h"
@@ -21,12 +22,6 @@ constexpr uint64_t kSampledRows = 64;
 constexpr const char* kSamplingPlan = "window(sink=1,window=1)";
 // A share of the mass far above what float32 rounds in an lse.
 constexpr double kLeastShare = 1e-4;
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // |a - b| / |b| of one head.
 double NormOf(std::span<const float> a) {

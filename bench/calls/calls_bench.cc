@@ -19,6 +19,7 @@
 
 #include "bench/calls/call_sessions.h"
 #include "bench/kernels/bench_util.h"
+#include "bench/median.h"
 #include "common/thread_pool.h"
 #include "kernels/bandwidth.h"
 
@@ -31,12 +32,6 @@ constexpr int kAsleep = 20;      // Handovers in a round that follow 2 ms of sle
 constexpr int kSteps = 8;        // Steps of one session in a round.
 constexpr int kWarmUps = 48;     // `auto` tries heads again after some calls.
 constexpr const char* kAuto = "auto(error=0.01)";
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Seconds until both of two parts, which wait for each other, have begun.
 double HandOver(ThreadPool* pool) {

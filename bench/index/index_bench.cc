@@ -10,18 +10,13 @@
 #include "attndb/context_name.h"
 #include "bench/index/index_head.h"
 #include "bench/index/index_peers.h"
+#include "bench/median.h"
 #include "bench/what_ran.h"
 #include "cli/common/progress.h"
 #include "cli/common/temp_dir.h"
 
 namespace attndb::bench {
 namespace {
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::vector<std::string> DefaultPlans(uint32_t k) {
   const std::string topk = "topk(k=" + std::to_string(k);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/kernels/bench_util.h"
+#include "bench/median.h"
 #include "bench/store/many_contexts.h"
 
 namespace attndb::bench {
@@ -48,12 +49,6 @@ constexpr Call kLimited[] = {{"list", &ManyContexts::List},
                              {"stats", &ManyContexts::Stats},
                              {"explain_prefix", &ManyContexts::ExplainPrefix},
                              {"open", &ManyContexts::Open}};
-
-double Median(const std::vector<double>& values) {
-  std::vector<double> sorted = values;
-  std::ranges::sort(sorted);
-  return sorted[sorted.size() / 2];
-}
 
 std::string NameOf(const char* call, const ManyContexts& store) {
   const std::string tenants =

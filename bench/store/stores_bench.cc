@@ -13,7 +13,6 @@
 //          the stored context.
 // Aims:    a Store onto any length in 1.2 times what it takes onto 1,024; a step beside a Store in
 //          1.2 times what it takes alone. Shares are the other way round: 1 / 1.2 is enough.
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -23,6 +22,7 @@
 
 #include "attndb/context_name.h"
 #include "bench/kernels/bench_util.h"
+#include "bench/median.h"
 #include "bench/store/conversations.h"
 
 namespace attndb::bench {
@@ -41,11 +41,6 @@ bool TakeQuick(int* argc, char** argv) {
   std::copy(argv + 2, argv + *argc, argv + 1);
   --*argc;
   return true;
-}
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 // Bytes of this process's write calls, of all threads.
