@@ -6,12 +6,12 @@ Method: the PyPI client openai and plain HTTP against SmolLM2, whole and streame
 
 import json
 
-import openai
 import pytest
 
 import server_case
-from server_case import (CHAT, CONTEXTS, CONTEXT_HEADER, WAIT, HttpError, Stream, assistant,
-                         new_server, user, wait_until)
+from openai_client import client_of
+from server_case import (CHAT, CONTEXTS, CONTEXT_HEADER, HttpError, Stream, assistant, new_server,
+                         user, wait_until)
 
 COMPLETION = "/v1/completions"
 MESSAGES = [user("Make up a name for a boat.")]
@@ -20,8 +20,7 @@ DRAWN = {"temperature": 1.5, "seed": 11, "max_tokens": 12}
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT,
-                       max_retries=0) as made:
+    with client_of(server) as made:
         yield made
 
 
@@ -101,8 +100,7 @@ class TestClient:
     def test_each_choice_may_call_tools(self):
         with new_server("--chat-template",
                         str(server_case.ROOT / "tests/server/tool_template.jinja")) as server, \
-                openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT,
-                              max_retries=0) as client:
+                client_of(server) as client:
             ask = {"model": "smollm2", "messages": [user("Is it warm in Rome?")], "n": 2,
                    "temperature": 0.7, "seed": 3, "max_tokens": 80, "tool_choice": "required",
                    # The first call is likely, and ends the reply: see tools_test.py.

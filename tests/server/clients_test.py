@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 
 import server_case
+from openai_client import client_of
 from server_case import WAIT
 
 QUESTION = server_case.CAPITAL
@@ -22,8 +23,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT,
-                       max_retries=0) as made:
+    with client_of(server) as made:
         yield made
 
 

@@ -8,15 +8,12 @@ import openai
 import pytest
 
 import server_case
-from server_case import (CAPITAL, CONTEXT_HEADER, CONTEXTS, DROPPED_HEADER, STORY, WAIT, HttpError,
+from openai_client import client_of
+from server_case import (CAPITAL, CONTEXT_HEADER, CONTEXTS, DROPPED_HEADER, STORY, HttpError,
                          Server, assistant, new_folder, run_attndb, run_client, user)
 
 QUESTIONS = ["Name a city by the sea.", "Which country is it in?", "What do people eat there?"]
 WINDOW = 128
-
-
-def client_of(server):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT, max_retries=0)
 
 
 class Talk:

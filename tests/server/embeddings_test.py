@@ -13,7 +13,8 @@ import pytest
 
 import openapi_test
 import server_case
-from server_case import WAIT, Server
+from openai_client import client_of
+from server_case import Server
 from tenants_test import key, write
 
 PATH = "/v1/embeddings"
@@ -33,8 +34,7 @@ def embedding(model):
 
 @pytest.fixture(scope="module")
 def client(embedding):
-    with openai.OpenAI(base_url=embedding.url + "/v1", api_key="none", timeout=WAIT,
-                       max_retries=0) as made:
+    with client_of(embedding) as made:
         yield made
 
 

@@ -9,7 +9,8 @@ import openai
 import pytest
 
 import server_case
-from server_case import CONTEXT_HEADER, STORY, WAIT, Server, run_client, wait_until
+from openai_client import client_of
+from server_case import CONTEXT_HEADER, STORY, Server, run_client, wait_until
 from tenants_test import write as write_keys
 
 MODEL = "smollm2"
@@ -17,10 +18,6 @@ CALL = [{"role": "user", "content": "What is the weather in Oslo?"},
         {"type": "function_call", "call_id": "c1", "name": "get_weather",
          "arguments": '{"place": "Oslo"}'},
         {"type": "function_call_output", "call_id": "c1", "output": "Rain, 4 degrees."}]
-
-
-def client_of(server, api_key="none"):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key=api_key, timeout=WAIT, max_retries=0)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +150,7 @@ class TestStored:
         keys = folder / "keys.json"
         write_keys(keys, ann={}, bob={})
         with (Server(folder / "store", "--keys", keys) as server,
-              client_of(server, "ann") as ann, client_of(server, "bob") as bob):
+              client_of(server, api_key="ann") as ann, client_of(server, api_key="bob") as bob):
             answer = ask(ann)
             assert ann.responses.retrieve(answer.id).id == answer.id
             with pytest.raises(openai.NotFoundError) as theirs:

@@ -15,6 +15,7 @@ import openai
 import pytest
 
 import server_case
+from openai_client import client_of
 from server_case import ROOT, WAIT, Server, run_attndb, run_client, user
 
 PYTHON = ROOT / ".deps/venv/bin/python"
@@ -108,15 +109,14 @@ def still_well(tls):
     assert "Paris" in tls.ask(server_case.CAPITAL).text
 
 
-def openai_client(server, trust):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT, max_retries=0,
-                         http_client=openai.DefaultHttpxClient(verify=trust))
+def trusting_client(server, trust):
+    return client_of(server, http_client=openai.DefaultHttpxClient(verify=trust))
 
 
 class TestClients:
     def test_openais_chats_and_streams(self, tls):
         assert tls.url == f"https://127.0.0.1:{tls.port}"
-        with openai_client(tls, tls.trust) as client:
+        with trusting_client(tls, tls.trust) as client:
             whole = client.chat.completions.create(**ASK)
             assert "Paris" in whole.choices[0].message.content
             chunks = list(client.chat.completions.create(**ASK, stream=True))
@@ -125,7 +125,7 @@ class TestClients:
             assert len(chunks) > 3
 
     def test_openais_that_does_not_know_the_certificate_says_nothing(self, tls):
-        with openai_client(tls, ssl.create_default_context()) as client:
+        with trusting_client(tls, ssl.create_default_context()) as client:
             with pytest.raises(openai.APIConnectionError):
                 client.chat.completions.create(**ASK)
 

@@ -15,6 +15,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
 import server_case
+from openai_client import client_of
 from server_case import WAIT, Server
 
 TEMPLATE = server_case.ROOT / "tests/server/tool_template.jinja"
@@ -50,8 +51,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=WAIT,
-                       max_retries=0) as made:
+    with client_of(server) as made:
         yield made
 
 
