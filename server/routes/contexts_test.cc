@@ -46,14 +46,8 @@ class ContextsTest : public BatchTest {
   // The answer comes now, or when what it waits for has ended: AwaitWaiting.
   std::shared_ptr<KeepingResponder> Begin(const std::string& method, const std::string& context,
                                           const std::string& body = "") {
-    const auto request = std::make_shared<server::Request>();
-    request->method = method;
-    request->body = body;
     const auto responder = std::make_shared<KeepingResponder>();
-    Call call;
-    call.request = request;
-    call.responder = responder;
-    AnswerContext(&service_, std::move(call), context);
+    AnswerContext(&service_, CallWith(responder, body, method), context);
     return responder;
   }
   Response Ask(const std::string& method, const std::string& context,
@@ -62,14 +56,9 @@ class ContextsTest : public BatchTest {
   }
   // `gone`: whether the client is.
   Response AskText(const std::string& context, bool gone = false) {
-    const auto request = std::make_shared<server::Request>();
-    request->body = ToText(Json{{"context", context}});
     const auto responder = std::make_shared<KeepingResponder>();
     responder->gone = gone;
-    Call call;
-    call.request = request;
-    call.responder = responder;
-    AnswerText(&service_, std::move(call));
+    AnswerText(&service_, CallWith(responder, ToText(Json{{"context", context}})));
     return responder->sent;
   }
   size_t num_waiting() const { return waiting_.size(); }

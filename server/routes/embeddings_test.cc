@@ -65,15 +65,9 @@ class EmbeddingsTest : public ::testing::Test {
 
   // Asks, and runs nothing of it yet.
   std::shared_ptr<KeepingResponder> Ask(const std::string& body) {
-    auto request = std::make_shared<server::Request>();
-    request->method = "POST";
-    request->body = body;
     auto responder = std::make_shared<KeepingResponder>();
     responder->sent.status = 0;
-    Call call;
-    call.request = request;
-    call.body_bytes = request->body.size();
-    call.responder = responder;
+    Call call = CallWith(responder, body);
     call.rules = rules_;
     AnswerEmbeddings(&service_, std::move(call));
     return responder;

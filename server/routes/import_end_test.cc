@@ -15,6 +15,7 @@
 
 #include "server/batch/batch_test_util.h"
 #include "server/routes/import.h"
+#include "server/routes/routes_test_util.h"
 #include "testing/event.h"
 #include "testing/matchers.h"
 
@@ -67,15 +68,11 @@ class ImportEndTest : public BatchTest {
   }
 
   std::shared_ptr<AwaitedResponder> Ask(const std::string& text, bool streams = false) {
-    const auto request = std::make_shared<server::Request>();
-    request->method = "POST";
-    request->body =
-        ToText(Json{{"name", "book"}, {"text", text}, {"raw", true}, {"stream", streams}});
     const auto responder = std::make_shared<AwaitedResponder>();
-    Call call;
-    call.request = request;
-    call.responder = responder;
-    request_ = request;
+    Call call = CallWith(
+        responder,
+        ToText(Json{{"name", "book"}, {"text", text}, {"raw", true}, {"stream", streams}}));
+    request_ = call.request;
     AnswerImport(&service_, std::move(call));
     return responder;
   }

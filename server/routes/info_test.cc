@@ -62,33 +62,21 @@ class InfoTest : public BatchTest {
     ATTNDB_ASSIGN_OR_RETURN(Continuation start, conversations_->Start(tenant_, prompt_, "full"));
     const auto turn =
         std::make_shared<Turn>(request, std::move(start.session), std::move(start.rest), listener);
-    Call call;
-    call.request = std::make_shared<server::Request>();
-    call.responder = responder;
-    return ScheduleTurn(&service_, call, turn, true);
+    return ScheduleTurn(&service_, CallWith(responder, ""), turn, true);
   }
 
   Response AskMetrics(bool is_operator) {
-    const auto request = std::make_shared<server::Request>();
-    request->method = "GET";
     const auto responder = std::make_shared<KeepingResponder>();
-    Call call;
-    call.request = request;
-    call.responder = responder;
+    Call call = CallWith(responder, "", "GET");
     call.rules.is_operator = is_operator;
     AnswerMetrics(&service_, std::move(call));
     return responder->sent;
   }
   // `gone`: whether the client is.
   Response AskTokens(const Json& body, bool gone = false) {
-    const auto request = std::make_shared<server::Request>();
-    request->body = ToText(body);
     const auto responder = std::make_shared<KeepingResponder>();
     responder->gone = gone;
-    Call call;
-    call.request = request;
-    call.responder = responder;
-    AnswerTokenize(&service_, std::move(call));
+    AnswerTokenize(&service_, CallWith(responder, ToText(body)));
     return responder->sent;
   }
   // The value of a counter; -1: there is none of that name.

@@ -87,12 +87,8 @@ class StoredMessagesTest : public ::testing::Test {
     return Begin(ToText(body), tenant)->sent;
   }
   std::shared_ptr<KeepingResponder> Begin(const std::string& body, const std::string& tenant) {
-    const auto request = std::make_shared<server::Request>();
-    request->body = body;
     const auto responder = std::make_shared<KeepingResponder>();
-    Call call;
-    call.request = request;
-    call.responder = responder;
+    Call call = CallWith(responder, body);
     call.rules.tenant = tenant;
     AnswerStoredMessages(&service_, std::move(call));
     return responder;
