@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "engines/llama/chat/chat_limits.h"
+#include "testing/child_processes.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -105,9 +105,8 @@ TEST(ChatRendererTest, EachFailureEndsItsOwnRequestAlone) {
 
 // The only child of this process.
 pid_t OnlyChild() {
-  pid_t child = -1;
-  std::ifstream("/proc/self/task/" + std::to_string(getpid()) + "/children") >> child;
-  return child;
+  const std::vector<pid_t> children = ::attndb::test::ChildrenOf(getpid());
+  return children.empty() ? -1 : children[0];
 }
 
 TEST(ChatRendererTest, AProcessThatWasEndedBetweenRequestsIsReplaced) {

@@ -6,12 +6,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -23,12 +20,15 @@
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_handles.h"
 #include "engines/llama/model_file.h"
+#include "testing/child_processes.h"
 #include "testing/matchers.h"
 
 namespace attndb::llama {
 namespace {
 
+using ::attndb::test::ChildrenOf;
 using ::attndb::test::FailsWith;
+using ::attndb::test::WatchedProcess;
 using ::testing::_;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -41,24 +41,6 @@ ModelHandle LoadVocab(const std::string& path) {
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
   return ModelHandle(llama_model_load_from_file(path.c_str(), params));
-}
-
-// The processes that a process of ours has started.
-std::vector<pid_t> ChildrenOf(pid_t parent) {
-  const std::string task = std::to_string(parent);
-  std::ifstream file("/proc/" + task + "/task/" + task + "/children");
-  std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;) children.push_back(child);
-  return children;
-}
-
-// A file that poll() finds ready when the process has ended.
-int EndOf(pid_t process) { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }
-
-void AwaitEnd(int end) {
-  pollfd waited = {.fd = end, .events = POLLIN, .revents = 0};
-  EXPECT_EQ(poll(&waited, 1, 60'000), 1);
-  close(end);
 }
 
 class GrammarJobTest : public ::testing::Test {
@@ -390,9 +372,9 @@ TEST_F(GrammarJobTest, TheProcessOfTheVocabularyIsReplacedAndRepliesGoOn) {
   ATTNDB_ASSERT_OK(job->AwaitStart());
   const std::vector<pid_t> children = ChildrenOf(getpid());
   ASSERT_EQ(children.size(), 1U);
-  const int end = EndOf(children[0]);
-  ASSERT_EQ(kill(children[0], SIGKILL), 0);
-  AwaitEnd(end);
+  const WatchedProcess watched(children[0]);
+  watched.Kill();
+  watched.AwaitEnd();
   EXPECT_TRUE(Allows(job.get(), "a"));
   ATTNDB_EXPECT_OK(Compile("root ::= \"b\""));
 }
@@ -403,9 +385,9 @@ TEST_F(GrammarJobTest, AJobThatIsLetGoOfEndsItsProcess) {
   ATTNDB_ASSERT_OK(job->AwaitStart());
   ATTNDB_ASSERT_OK(other->AwaitStart());
   const std::vector<pid_t> workers = ChildrenOf(ChildrenOf(getpid()).at(0));
-  const int end = EndOf(workers.at(0));
+  const WatchedProcess watched(workers.at(0));
   job.reset();
-  AwaitEnd(end);
+  watched.AwaitEnd();
 }
 
 TEST_F(GrammarJobTest, ManyThreadsHaveGrammarsOfTheirOwn) {
