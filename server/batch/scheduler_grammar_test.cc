@@ -4,13 +4,10 @@
 //         start it is stopped, and goes on when the test lets it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,12 +16,14 @@
 
 #include "server/batch/batch_test_util.h"
 #include "server/batch/scheduler.h"
+#include "testing/child_processes.h"
 #include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
 
+using ::attndb::test::ChildrenOf;
 using ::attndb::test::Event;
 using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
@@ -33,22 +32,6 @@ constexpr char kLetters[] = "root ::= [a-z]{24}";
 constexpr char kDigits[] = R"(root ::= "[" [0-9]{1,3} ("," [0-9]{1,3}){5} "]")";
 // Its stacks double with each "x".
 constexpr char kExplodes[] = R"(root ::= "x" root "y" | "x" root "z" | "")";
-
-std::vector<pid_t> ChildrenOf(pid_t parent) {
-  const std::string task = std::to_string(parent);
-  std::ifstream file("/proc/" + task + "/task/" + task + "/children");
-  std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;) children.push_back(child);
-  return children;
-}
-
-void KillAndAwaitEnd(pid_t process) {
-  const int end = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  ASSERT_EQ(kill(process, SIGKILL), 0);
-  pollfd waited = {.fd = end, .events = POLLIN, .revents = 0};
-  EXPECT_EQ(poll(&waited, 1, 60'000), 1);
-  close(end);
-}
 
 class SchedulerGrammarTest : public BatchTest {
  protected:
@@ -162,7 +145,9 @@ TEST_F(SchedulerGrammarTest, AProcessThatDiesEndsOneTurnAlone) {
     std::vector<pid_t> workers = ChildrenOf(starter_);
     std::erase_if(workers, [&](pid_t worker) { return std::ranges::count(before, worker) > 0; });
     ASSERT_EQ(workers.size(), 1U);
-    KillAndAwaitEnd(workers[0]);
+    const test::WatchedProcess worker(workers[0]);
+    worker.Kill();
+    worker.AwaitEnd();
   });
   // The other reply's process has answered once it has a token.
   const auto turn = MakeTurn(other, NewSession(*db_), listener);

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "server/batch/batch_test_util.h"
 #include "server/batch/running_turns.h"
 #include "server/batch/scheduler.h"
+#include "testing/child_processes.h"
 #include "testing/event.h"
 #include "testing/matchers.h"
 
@@ -146,10 +146,9 @@ TEST_F(SchedulerThinkingTest, AThinkingDoesNotWaitForALazyGrammar) {
                                        .before = ""};
   // Starts the process that starts the others.
   ATTNDB_ASSERT_OK(engine_->CheckGrammar(lazy));
-  const std::string task = std::to_string(getpid());
-  std::ifstream children("/proc/" + task + "/task/" + task + "/children");
-  pid_t starter = 0;
-  ASSERT_TRUE(children >> starter);
+  const std::vector<pid_t> children = test::ChildrenOf(getpid());
+  ASSERT_FALSE(children.empty());
+  const pid_t starter = children[0];
   const TurnRequest request = Thinking("a", 1, lazy);
   const llama::Generation alone = Alone(request);
   StartScheduler();
