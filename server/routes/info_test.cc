@@ -195,10 +195,7 @@ TEST_F(InfoTest, MetricsAreForOperators) {
 TEST_F(InfoTest, AServerIsReadyOnlyWhereItsStoreLies) {
   const auto ask = [this] {
     const auto responder = std::make_shared<KeepingResponder>();
-    Call call;
-    call.request = std::make_shared<server::Request>();
-    call.responder = responder;
-    AnswerReady(&service_, std::move(call));
+    AnswerReady(&service_, CallWith(responder, ""));
     return responder->sent;
   };
   EXPECT_EQ(ask().status, 503) << "prompts are being read";
