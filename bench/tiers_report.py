@@ -9,15 +9,11 @@ A figure that is farther from the paper's than it should be is MISSED.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- tiers -->\n", "<!-- /tiers -->"
+from report_page import fill_page, table
+
 AS, OURS, BYTES = "attention_store", "attndb", "attndb(bytes=1)"
 MODELS = ("13b", "65b", "70b", "falcon")
 NAMES = {"13b": "LLaMA-13B", "65b": "LLaMA-65B", "70b": "LLaMA-70B", "falcon": "Falcon-40B"}
@@ -65,11 +61,6 @@ def against(paper: float, ours: float, near: float) -> str:
 
 def at_least(ours: float, least: float) -> str:
     return f"{ours:.1f}" + ("" if ours >= least else f" MISSED: {least:g}")
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def policies(results: Results) -> str:
@@ -224,23 +215,8 @@ def section(results: Results) -> str:
         f"{machine['load_before']:.1f} on {machine['cores']} cores).\n", speed(results)))
 
 
-def fill(page: str, results: Results) -> str:
-    before, rest = page.split(BEGIN)
-    return before + BEGIN + section(results) + END + rest.split(END)[1]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", type=Path, default=ROOT / "bench/results/tiers.json")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/tiers.md")
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    page = arguments.page.read_text()
-    wanted = fill(page, Results(json.loads(arguments.results.read_text())))
-    if not arguments.check:
-        arguments.page.write_text(wanted)
-    elif page != wanted:
-        sys.exit(f"{arguments.page} is not that of the results: run bench/tiers_report.py")
+    fill_page("tiers", (__doc__ or "").splitlines()[0], lambda results: section(Results(results)))
 
 
 if __name__ == "__main__":

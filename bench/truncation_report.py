@@ -10,17 +10,13 @@ A figure that is not what it should be is MISSED. What was not measured is left 
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- truncation -->\n", "<!-- /truncation -->"
+from report_page import fill_page, table
+
 RECOMPUTE, FULL, NO_SINK, NAIVE = "recompute", "full", "no_sink", "naive"
 RUN_AGAIN, CUT = "run_again", "cut"
 OURS = ("sink", "keep_4", "keep_16", "unrotated")
@@ -50,11 +46,6 @@ NUM_DOCUMENTS, DOCUMENT_TOKENS, NUM_QUESTIONS = 16, 12_288, 400
 NUM_WINDOWS = 2 * NUM_DOCUMENTS  # For edits.
 
 Part = dict[str, Any]
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def missed(fine: bool, wanted: str) -> str:
@@ -320,23 +311,8 @@ def section(result: Part) -> str:
     return "\n".join(sections) + still_to_do(parts)
 
 
-def fill(page: str, result: Part) -> str:
-    before, rest = page.split(BEGIN)
-    return before + BEGIN + section(result) + END + rest.split(END)[1]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", type=Path, default=ROOT / "bench/results/truncation.json")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/truncation.md")
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    page = arguments.page.read_text()
-    wanted = fill(page, json.loads(arguments.results.read_text()))
-    if not arguments.check:
-        arguments.page.write_text(wanted)
-    elif page != wanted:
-        sys.exit(f"{arguments.page} is not that of the results: run bench/truncation_report.py")
+    fill_page("truncation", (__doc__ or "").splitlines()[0], section)
 
 
 if __name__ == "__main__":
