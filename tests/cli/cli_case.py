@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "testing"))
 
 import shuffled  # noqa: E402
+from program_environment import environment  # noqa: E402
 
 SKIPPED = 77
 WAIT = 120  # Seconds, for what takes few where nobody else is busy.
@@ -49,18 +51,6 @@ class Done:
 
     def __repr__(self):
         return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
-
-
-def environment(store):
-    """Nothing of the user's own settings gets in, but for where models are."""
-    env = {key: value for key, value in os.environ.items()
-           if not key.startswith(("ATTNDB_", "XDG_DATA"))}
-    if "ATTNDB_MODELS" in os.environ:
-        env["ATTNDB_MODELS"] = os.environ["ATTNDB_MODELS"]
-    env["ATTNDB_PATH"] = str(store)
-    # One thread: threads of a model that wait for each other crawl where tests run side by side.
-    env["ATTNDB_THREADS"] = "1"
-    return env
 
 
 class CliCase(unittest.TestCase):
@@ -105,6 +95,11 @@ class CliCase(unittest.TestCase):
 
     def run_json(self, *args, **options):
         return self.run_ok(*args, "--json", **options).json()
+
+    def commands(self):
+        """Those of the help."""
+        listed = self.run_ok("--help").out.split("\nCommands:\n")[1].split("\n\n")[0]
+        return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
 
     def assert_fails(self, code, *args, says=(), **options):
         """It fails with `code`, in words and in JSON, and says each of `says`, in few lines."""

@@ -48,10 +48,6 @@ class CompletionCase(CliCase):
         quoted = " ".join(shlex.quote(word) for word in ("attndb", *words))
         return [line for line in self.shell("bash", "-c", CALL_BASH % quoted).split("\n") if line]
 
-    def commands(self):
-        listed = self.run_ok("--help").out.split("\nCommands:\n")[1].split("\n\n")[0]
-        return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
-
     def flags(self, *command):
         options = self.run_ok(*command, "--help").out.split("\nExamples:")[0]
         names = [line.split("  ")[1] for line in options.split("\n") if line.startswith("  -")]

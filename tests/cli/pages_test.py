@@ -26,10 +26,6 @@ def section_of(command):
 
 
 class PagesTest(CliCase):
-    def commands(self):
-        listed = self.run_ok("--help").out.split("\nCommands:\n")[1].split("\n\n")[0]
-        return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
-
     def flags(self, *command):
         """{flag: what stands for its value} of a help."""
         options = self.run_ok(*command, "--help").out.split("\nExamples:")[0]
