@@ -15,11 +15,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "testing"))
+
+from program_environment import environment  # noqa: E402
+
 WAIT = 120  # Seconds, for what takes one where nobody else is busy.
 
 CHAT = "/v1/chat/completions"
@@ -171,17 +176,6 @@ def _die_with_parent():
     """In the child: what ends this process ends its servers, too."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def environment(store):
-    """Nothing of the user's own settings gets in, but for where models are."""
-    env = {key: value for key, value in os.environ.items()
-           if not key.startswith(("ATTNDB_", "XDG_DATA"))}
-    if "ATTNDB_MODELS" in os.environ:
-        env["ATTNDB_MODELS"] = os.environ["ATTNDB_MODELS"]
-    env["ATTNDB_PATH"] = str(store)
-    env["ATTNDB_THREADS"] = "1"
-    return env
 
 
 class Server:
