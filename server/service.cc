@@ -92,6 +92,12 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json) {
              json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
 }
 
+void AnswerLater(Service* service, const Call& call,
+                 Result<Json> (*answer)(const Service& service, const Call& call)) {
+  service->run_later(
+      call, [service, call, answer] { AnswerCall(service, call, answer(*service, call)); });
+}
+
 uint64_t WindowTokens(const Service& service) {
   const uint64_t asked = service.options.window_tokens;
   return asked > 0 ? asked : service.engine->info().max_context;

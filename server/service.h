@@ -129,6 +129,10 @@ void AnswerCall(Service* service, const Call& call, Response response);
 // The same where the answer is a JSON object, or why there is none.
 void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
+// The same on another thread (Service::run_later), where `answer` gives the object.
+void AnswerLater(Service* service, const Call& call,
+                 Result<Json> (*answer)(const Service& service, const Call& call));
+
 // The tokens of the model's window: --window, or what the model is meant for; 0: nobody knows.
 uint64_t WindowTokens(const Service& service);
 

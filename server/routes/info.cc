@@ -206,9 +206,6 @@ void AnswerMetrics(Service* service, Call call) {
   });
 }
 
-void AnswerTokenize(Service* service, Call call) {
-  service->run_later(call,
-                     [service, call] { AnswerCall(service, call, Tokenized(*service, call)); });
-}
+void AnswerTokenize(Service* service, Call call) { AnswerLater(service, call, Tokenized); }
 
 }  // namespace attndb::server

@@ -159,20 +159,11 @@ void AnswerProps(Service* service, Call call) {
   AnswerCall(service, call, {.body = ToText(PropsOf(*service))});
 }
 
-void AnswerChatControl(Service* service, Call call) {
-  service->run_later(call,
-                     [service, call] { AnswerCall(service, call, Controlled(*service, call)); });
-}
+void AnswerChatControl(Service* service, Call call) { AnswerLater(service, call, Controlled); }
 
-void AnswerDetokenize(Service* service, Call call) {
-  service->run_later(call,
-                     [service, call] { AnswerCall(service, call, Detokenized(*service, call)); });
-}
+void AnswerDetokenize(Service* service, Call call) { AnswerLater(service, call, Detokenized); }
 
-void AnswerApplyTemplate(Service* service, Call call) {
-  service->run_later(call,
-                     [service, call] { AnswerCall(service, call, Templated(*service, call)); });
-}
+void AnswerApplyTemplate(Service* service, Call call) { AnswerLater(service, call, Templated); }
 
 void AnswerLlamaCompletion(Service* service, Call call) {
   const std::string context(call.request->Header("x-attndb-context"));

@@ -40,9 +40,6 @@ void AnswerMessages(Service* service, Call call) {
   AnswerText(service, std::move(call), {.parse = ParseMessages, .writer = WriterOf});
 }
 
-void AnswerCountTokens(Service* service, Call call) {
-  service->run_later(call,
-                     [service, call] { AnswerCall(service, call, CountTokens(*service, call)); });
-}
+void AnswerCountTokens(Service* service, Call call) { AnswerLater(service, call, CountTokens); }
 
 }  // namespace attndb::server
