@@ -1,5 +1,5 @@
-"""What the pages of bench/tiers_report.py and bench/truncation_report.py share: tables, and marks
-between which they stand.
+"""Pages of docs/ with tables of results, and marks between which the tables stand:
+bench/tiers_report.py and bench/truncation_report.py fill them.
 """
 
 from __future__ import annotations
