@@ -97,7 +97,7 @@ class CliCase(unittest.TestCase):
         return self.run_ok(*args, "--json", **options).json()
 
     def commands(self):
-        """Those of the help."""
+        """The names of the commands, by the help."""
         listed = self.run_ok("--help").out.split("\nCommands:\n")[1].split("\n\n")[0]
         return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
 
