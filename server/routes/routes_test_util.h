@@ -1,4 +1,4 @@
-// What tests of routes share: calls, and a responder that keeps what it is sent.
+// Shared by tests of routes: calls, and a responder that keeps what it is sent.
 //
 // Threads: one.
 #ifndef ATTNDB_SERVER_ROUTES_ROUTES_TEST_UTIL_H_
