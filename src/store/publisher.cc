@@ -241,7 +241,7 @@ Result<Stored> Publisher::Publish(const StoreRequest& request, const Owner& owne
     publish.new_segments.push_back(sealed->record);
     chain.push_back({sealed->segment, sealed->record.num_tokens});
   }
-  uint64_t new_bytes = 0;
+  uint64_t new_bytes = publish.note.size();
   for (const SegmentRecord& segment : publish.new_segments) new_bytes += segment.file_bytes;
   for (const storage::ChainEntry& entry : chain) {
     publish.chain.push_back({static_cast<SegmentId>(entry.segment->id()), entry.num_tokens_used});
@@ -314,6 +314,7 @@ Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
   ATTNDB_RETURN_IF_ERROR(CheckName(owner, request));
   const std::vector<SegmentId> kept = SegmentsOf(request.chain);
+  new_bytes += request.options.note.size();
   const Status room = parts_.space->ChooseVictims(owner, new_bytes, kept).status();
   if (room.code() != StatusCode::kResourceExhausted) return room;
   parts_.objects->EndDroppedBuilds();

@@ -230,6 +230,21 @@ TEST_F(PublisherTest, WhatIsHeldIsNotEvicted) {
   EXPECT_NE(contexts[0].id, held.context);
 }
 
+TEST_F(PublisherTest, ANoteHasToFitIntoTheQuota) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored held, Store({1}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, store_->Stats("t", true));
+  ATTNDB_ASSERT_OK(store_->admin()->SetQuota("t", stats.file_bytes * 2 + 10));
+  EXPECT_EQ(Store({2}, {.note = std::string(11, 'n')}).status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(publisher()
+                ->CheckStore({.tenant = "t", .options = {.note = "12 too many."}}, stats.file_bytes)
+                .code(),
+            StatusCode::kResourceExhausted);
+  ATTNDB_ASSERT_OK(Store({2}, {.name = "b", .note = std::string(10, 'n')}).status());
+  EXPECT_EQ(store_->Stats("t", true)->file_bytes, stats.file_bytes * 2 + 10);
+  EXPECT_EQ(store_->admin()->Describe("t", "b")->file_bytes, stats.file_bytes + 10);
+}
+
 TEST_F(PublisherTest, RoomThatTheDiskLacksIsToldBefore) {
   ATTNDB_ASSERT_OK(Store({1}).status());
   const auto room_for = [&](uint64_t kv_bytes) {

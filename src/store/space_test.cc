@@ -88,6 +88,25 @@ TEST_F(SpaceTest, BytesThatAreJustEnoughSuffice) {
             StatusCode::kResourceExhausted);
 }
 
+TEST_F(SpaceTest, ANoteTakesRoomThatItsContextGivesBack) {
+  constexpr uint64_t kNoteBytes = 500;
+  harness_.now_us += 1;
+  const ContextId noted = harness_.MustPublish(
+      Range(0, 100),
+      {.base = contexts_[0], .num_shared = 100, .note = std::string(kNoteBytes, 'n')});
+  EXPECT_TRUE(Victims(used_bytes_ + kNoteBytes, 0)->contexts.empty());
+  const auto hold = uses_.Hold(contexts_[0]), second = uses_.Hold(contexts_[1]),
+             third = uses_.Hold(contexts_[2]);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Space::Victims victims,
+                              Victims(used_bytes_ + kNoteBytes, kNoteBytes));
+  EXPECT_EQ(victims.contexts, std::vector<ContextId>{noted});
+  EXPECT_EQ(victims.freed_bytes, kNoteBytes);
+  EXPECT_EQ(Victims(used_bytes_ + kNoteBytes, kNoteBytes + 1).status().code(),
+            StatusCode::kResourceExhausted);
+  ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), used_bytes_ + kNoteBytes));
+  EXPECT_EQ(space_.CheckQuota(tenant(), 1).code(), StatusCode::kFailedPrecondition);
+}
+
 TEST_F(SpaceTest, NothingIsEvictedForADerivedObject) {
   ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), used_bytes_ + 10));
   ATTNDB_EXPECT_OK(space_.CheckQuota(tenant(), 10));

@@ -61,6 +61,8 @@ class Describer {
     ContextDetail detail;
     ATTNDB_ASSIGN_OR_RETURN(detail.title, TitleOfContext(database_, context.id));
     ATTNDB_ASSIGN_OR_RETURN(detail.continues, ContinuedBy(database_, context.id));
+    ATTNDB_ASSIGN_OR_RETURN(detail.file_bytes, NoteBytesOfContext(database_, context.id));
+    detail.own_bytes = detail.file_bytes;
     detail.context = std::move(context);
     for (const ChainLink& link : chain) {
       ATTNDB_ASSIGN_OR_RETURN(const ChainSegment* const known, Load(link.segment));

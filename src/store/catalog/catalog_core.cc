@@ -91,10 +91,12 @@ Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
   if (version_ < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
   version_ = kSchemaVersion;
   ATTNDB_RETURN_IF_ERROR(KeepCounters(database_.get()));
+  ATTNDB_RETURN_IF_ERROR(KeepNoteBytes(database_.get()));
   return WatchCompanions(database_.get());
 }
 
 Status CatalogCore::ViewWhatIsMissing() const {
+  ATTNDB_RETURN_IF_ERROR(ViewNoteBytes(database_.get()));
   if (version_ < kFirstVersionWithCounters) {
     ATTNDB_RETURN_IF_ERROR(ViewAsCounters(database_.get()));
   }

@@ -8,6 +8,7 @@
 
 #include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
+#include "store/catalog/context_notes.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -122,6 +123,9 @@ Result<Evictions> CatalogContexts::ChooseEvictions(const EvictionRequest& reques
       }
       if (--share->second.num_contexts == 0) evictions.freed_bytes += share->second.bytes;
     }
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t note_bytes,
+                            NoteBytesOfContext(core_->database(), context));
+    evictions.freed_bytes += note_bytes;
     evictions.contexts.push_back(context);
   }
   return evictions;

@@ -133,8 +133,8 @@ struct ContextDetail {
   std::string title;
   ContextNumber continues = ContextNumber::kNone;
   std::vector<ChainSegment> chain;  // In the order of tokens.
-  uint64_t file_bytes = 0;          // Bytes of all its segments.
-  uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses.
+  uint64_t file_bytes = 0;          // Bytes of all its segments, and of its note.
+  uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses; its note.
   // Bytes of KV in its segments that belong to tokens no context uses.
   uint64_t retained_bytes = 0;
   uint64_t query_bytes = 0;
@@ -270,9 +270,10 @@ struct CatalogStats {
   uint64_t num_contexts = 0;
   uint64_t num_segments = 0;
   uint64_t num_tokens = 0;  // Tokens in segments.
-  uint64_t file_bytes = 0;  // Bytes of segments and companions.
+  uint64_t file_bytes = 0;  // Bytes of segments, companions and notes.
   uint64_t num_companions = 0;
   uint64_t companion_bytes = 0;  // Bytes of companions, a part of file_bytes.
+  uint64_t note_bytes = 0;       // Bytes of the notes of contexts, a part of file_bytes.
   uint64_t num_damaged_segments = 0;
 };
 

@@ -147,6 +147,64 @@ TEST_F(ContextNotesTest, WhatIsNoTitleAndNoNoteIsRefused) {
   EXPECT_TRUE(Note("a") == longest);
 }
 
+// --- The bytes of notes.
+
+TEST_F(ContextNotesTest, TheirBytesFollowThem) {
+  const auto note_bytes = [this] { return harness_->Stats(tenant())->note_bytes; };
+  EXPECT_EQ(note_bytes(), 0u);
+  const auto a = GoOn(ContextId::kNone, 0, 10, {.name = "a", .note = std::string("\0two", 4)});
+  const auto b = GoOn(a, 10, 15, {.name = "b", .note = std::string(1000, 'n')});
+  GoOn(b, 15, 20, {.name = "bare"});
+  EXPECT_EQ(note_bytes(), 1004u);
+  GoOn(a, 10, 12, {.name = "a", .replace = true, .note = "longer"});
+  EXPECT_EQ(note_bytes(), 1006u) << "in place of the first";
+  const auto unnamed = GoOn(b, 15, 17, {.note = "seven"});
+  GoOn(unnamed, 17, 19, {.name = "c", .drop_base = true});
+  EXPECT_EQ(note_bytes(), 1011u) << "it keeps its note";
+  Drop(b);
+  EXPECT_EQ(note_bytes(), 11u);
+  harness_.Reopen();
+  EXPECT_EQ(note_bytes(), 11u);
+  Drop(a);
+  EXPECT_EQ(note_bytes(), 5u);
+}
+
+TEST_F(ContextNotesTest, AContextThatTakesAnothersNoteIsCountedOnce) {
+  const auto named = GoOn(ContextId::kNone, 0, 10, {.name = "a", .note = "four"});
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "same"));
+  harness_.set_spec(TestSpec("same"));
+  EXPECT_NE(GoOn(named, 10, 15, {.name = "a", .replace = true}), named);
+  EXPECT_EQ(Note("a"), "four");
+  EXPECT_EQ(harness_->Stats(tenant())->note_bytes, 4u);
+}
+
+TEST_F(ContextNotesTest, TheirBytesAreOfTheTenantAndTheContext) {
+  const auto bare = GoOn(ContextId::kNone, 0, 10, {.name = "bare"});
+  const uint64_t segment_bytes = Describe("bare").file_bytes;
+  GoOn(bare, 10, 10, {.name = "noted", .note = std::string(100, 'n')});
+  const ContextDetail noted = Describe("noted");
+  EXPECT_EQ(noted.file_bytes, segment_bytes + 100);
+  EXPECT_EQ(noted.own_bytes, 100u);
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_EQ(harness_->Stats(tenant())->file_bytes, segment_bytes + 100);
+  EXPECT_EQ(harness_->Stats(other)->file_bytes, 0u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
+  EXPECT_EQ(reader->Stats(tenant())->note_bytes, 100u);
+  EXPECT_EQ(reader->Stats(other)->note_bytes, 0u);
+}
+
+TEST(DamagedNotesTest, TheyCountNothingAndTheCatalogOpens) {
+  CatalogHarness harness;
+  const auto id = harness.MustPublish(Range(0, 10), {.name = "a", .note = "note"});
+  harness.Close();
+  DamageRootPageOf(harness.path(), "context_notes");
+  harness.Reopen();
+  EXPECT_EQ(harness->Stats(harness.tenant())->note_bytes, 0u);
+  EXPECT_THAT(harness->contexts()->NoteOf(harness->contexts()->Get(harness.tenant(), id).value()),
+              FailsWith(StatusCode::kCorruption, HasSubstr("page")));
+  EXPECT_THAT(harness->Verify().value(), Contains(HasSubstr("page")));
+}
+
 // --- What continues what.
 
 TEST_F(ContextNotesTest, AContextContinuesTheWholeOneThatItWentOnFrom) {

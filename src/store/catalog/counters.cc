@@ -3,6 +3,7 @@
 #include <string>
 
 #include "store/catalog/catalog_rows.h"
+#include "store/catalog/context_notes.h"
 
 namespace attndb::store {
 namespace {
@@ -135,7 +136,8 @@ Result<CatalogStats> LoadTenantUses(SqliteDatabase* database, TenantId tenant) {
   for (int column = 0; uint64_t* const counter : counters) {
     ATTNDB_ASSIGN_OR_RETURN(*counter, Counter(query, column++));
   }
-  stats.file_bytes += stats.companion_bytes;
+  ATTNDB_ASSIGN_OR_RETURN(stats.note_bytes, NoteBytesOfTenant(database, tenant));
+  stats.file_bytes += stats.companion_bytes + stats.note_bytes;
   return stats;
 }
 

@@ -42,6 +42,7 @@ struct SegmentUses {
 // O(log of all). Errors: also kCorruption (the segment has no counters).
 Result<SegmentUses> LoadSegmentUses(SqliteDatabase* database, SegmentId segment);
 
+// The bytes of notes count, too (context_notes.h).
 // O(log of all). Errors: also kCorruption (a counter has an impossible value).
 Result<CatalogStats> LoadTenantUses(SqliteDatabase* database, TenantId tenant);
 

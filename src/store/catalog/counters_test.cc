@@ -28,6 +28,7 @@ class Counters : public CatalogTest {
     EXPECT_EQ(found.file_bytes, expected.file_bytes);
     EXPECT_EQ(found.num_companions, expected.num_companions);
     EXPECT_EQ(found.companion_bytes, expected.companion_bytes);
+    EXPECT_EQ(found.note_bytes, expected.note_bytes);
     EXPECT_EQ(found.num_damaged_segments, expected.num_damaged_segments);
   }
   static uint64_t FileBytes(uint64_t num_tokens) {
