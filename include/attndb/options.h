@@ -133,7 +133,7 @@ struct StoreOptions {
   // none.
   std::string title;
   // The caller's own bytes, at most kMaxNoteBytes. attndb does not read them; DB::Note returns
-  // them. Empty = none. Notes lie in the catalog and count towards no quota.
+  // them. Empty = none. Notes lie in the catalog and count towards the quota.
   std::string note;
   static constexpr size_t kMaxNoteBytes = size_t{16} << 20;
   // A context may replace the context that its session continued: by `replace` with that context's

@@ -50,9 +50,9 @@ struct ATTNDB_EXPORT ContextInfo {
   ContextId continues = ContextId::kNone;
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;  // K and V of its tokens.
-  // Bytes of all its segments, shared ones counted in full, and of their companions.
+  // Bytes of all its segments, shared ones counted in full, of their companions, and of its note.
   uint64_t file_bytes = 0;
-  uint64_t own_bytes = 0;        // Bytes of the segments that no other context uses.
+  uint64_t own_bytes = 0;        // Bytes of its note, and of the segments that it alone uses.
   uint64_t companion_bytes = 0;  // Bytes of companions, a part of file_bytes.
   std::map<std::string, uint64_t> derived_bytes;  // companion_bytes, by CompanionInfo::kind.
   // Segments that lack planes, or an index that DBOptions::index names.
@@ -301,7 +301,7 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t num_contexts = 0;
   uint64_t num_segments = 0;
   uint64_t num_tokens = 0;  // Sum over segments: shared ones count once.
-  uint64_t file_bytes = 0;  // Segments and their companions.
+  uint64_t file_bytes = 0;  // Segments, their companions, and the notes of contexts.
   uint64_t num_companions = 0;
   uint64_t companion_bytes = 0;  // A part of file_bytes.
   // Segments that lack planes, or an index that DBOptions::index names.
