@@ -65,7 +65,7 @@ class ContextInfo:
     kv_bytes: int  # K and V of its tokens.
     # Bytes of all its segments, shared ones counted in full, and of their companions.
     file_bytes: int
-    own_bytes: int  # Bytes of the segments that no other context uses.
+    own_bytes: int  # Bytes of its note, and of the segments that it alone uses.
     companion_bytes: int  # Bytes of companions, a part of file_bytes.
     derived_bytes: dict[str, int] = field(hash=False)  # companion_bytes, by CompanionInfo.kind.
     num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
@@ -393,7 +393,7 @@ class Stats:
     num_contexts: int
     num_segments: int
     num_tokens: int  # Sum over segments: shared ones once.
-    file_bytes: int  # Segments of the tenant, and their companions.
+    file_bytes: int  # Segments of the tenant, their companions, and the notes of contexts.
     num_companions: int
     companion_bytes: int  # A part of file_bytes.
     num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
