@@ -209,7 +209,7 @@ TEST_F(StoredCallsTest, ATurnWithoutANoteHasTheToolsOfTheTurnBeforeIt) {
   EXPECT_EQ(messages, Json::array({question_, called_, result_, answer_})) << messages;
 }
 
-// A note takes bytes of the store that no quota counts.
+// A note takes bytes of the store, and of the quota.
 TEST_F(StoredCallsTest, OneOfEightTurnsHasTheNote) {
   std::vector<llama::ChatMessage> messages = {{"user", "Hi"}};
   std::vector<bool> has_note;
