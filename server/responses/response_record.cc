@@ -1,5 +1,6 @@
 #include "server/responses/response_record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/openai/chat_messages.h"
@@ -62,6 +63,13 @@ Result<ResponseRecord> ParseRecord(const std::string& context, const std::string
   if (!record.ok()) return none;
   record->frame.context = context;
   return record;
+}
+
+void CountReasoning(uint64_t num_tokens, ResponseRecord* record) {
+  Json& usage = record->usage;
+  if (!usage.is_object() || !usage.contains("output_tokens_details")) return;
+  Json& counted = usage["output_tokens_details"]["reasoning_tokens"];
+  if (counted == 0) counted = std::min(num_tokens, usage.value("output_tokens", num_tokens));
 }
 
 llama::ChatMessage MessageOf(const llama::ReadReply& reply) {

@@ -7,6 +7,7 @@
 #ifndef ATTNDB_SERVER_RESPONSES_RESPONSE_RECORD_H_
 #define ATTNDB_SERVER_RESPONSES_RESPONSE_RECORD_H_
 
+#include <cstdint>
 #include <string>
 
 #include "attndb/result.h"
@@ -33,6 +34,10 @@ std::string RecordEnd(const ResponseRecord& record);
 
 // Errors: kNotFound: the note is none of a response.
 Result<ResponseRecord> ParseRecord(const std::string& context, const std::string& note);
+
+// Counts the reasoning of a reply that was read again, where the record does not: nobody told the
+// marks of the model's thinking when the response was stored. `num_tokens`: of the reasoning.
+void CountReasoning(uint64_t num_tokens, ResponseRecord* record);
 
 // The assistant's message that a reply is in the next request.
 llama::ChatMessage MessageOf(const llama::ReadReply& reply);

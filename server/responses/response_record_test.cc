@@ -57,6 +57,22 @@ TEST(ResponseRecordTest, OtherNotesAreNone) {
   }
 }
 
+TEST(ResponseRecordTest, ReasoningIsCountedWhereTheRecordDoesNot) {
+  const auto counted = [](uint64_t num_kept, uint64_t num_tokens) {
+    ResponseRecord record;
+    record.usage =
+        Json{{"output_tokens", 9}, {"output_tokens_details", Json{{"reasoning_tokens", num_kept}}}};
+    CountReasoning(num_tokens, &record);
+    return record.usage["output_tokens_details"]["reasoning_tokens"].get<uint64_t>();
+  };
+  EXPECT_EQ(counted(0, 4), 4u);
+  EXPECT_EQ(counted(0, 10), 9u) << "no more than there are";
+  EXPECT_EQ(counted(3, 4), 3u) << "the marks were known";
+  ResponseRecord none;
+  CountReasoning(4, &none);
+  EXPECT_TRUE(none.usage.is_null());
+}
+
 TEST(ResponseRecordTest, AReplyIsAMessageOfTheNextRequest) {
   llama::ReadReply reply = {.content = "C", .reasoning = "R", .calls = {}};
   reply.calls.push_back({.id = "", .name = "get", .arguments = "{}"});

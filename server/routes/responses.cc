@@ -144,8 +144,11 @@ Result<Json> DeleteResponse(const Service& service, const std::string& tenant,
 }
 
 Result<Json> GetResponse(const Service& service, const std::string& tenant, const std::string& id) {
-  ATTNDB_ASSIGN_OR_RETURN(const ResponseRecord record, RecordOf(service, tenant, id));
+  ATTNDB_ASSIGN_OR_RETURN(ResponseRecord record, RecordOf(service, tenant, id));
   ATTNDB_ASSIGN_OR_RETURN(const llama::ReadReply reply, ReplyOf(service, record));
+  if (!reply.reasoning.empty()) {
+    CountReasoning(NumTokens(*service.engine, reply.reasoning), &record);
+  }
   const char* const status = record.status == kIncomplete ? kIncomplete : kCompleted;
   return ResponseJson(record.frame, status, OutputOf(reply, record.frame.context, status),
                       record.usage);

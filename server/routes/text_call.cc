@@ -379,10 +379,8 @@ class TextCall {
             [service = service_, small = std::move(small)](std::function<void()> work) {
               service->run_later(small, std::move(work));
             },
-        .count = [engine = service_->engine](const std::string& text) -> uint64_t {
-          const auto tokens = engine->Tokenize(text, false, false);
-          return tokens.ok() ? tokens->size() : 0;
-        },
+        .count = [engine = service_->engine](
+                     const std::string& text) { return NumTokens(*engine, text); },
         .streams = asked_.stream,
         .continues = asked_.chat.continues_last};
     if (interface_.call_id != nullptr) {
@@ -492,6 +490,11 @@ void PrepareChat(const Service& service, TextRequest* asked) {
   }
   AddDefaults(variables, &asked->chat);
   asked->num_ignored_lines = service.line_filter.Apply(asked->messages);
+}
+
+uint64_t NumTokens(const llama::LlamaEngine& engine, const std::string& text) {
+  const auto tokens = engine.Tokenize(text, /*add_special=*/false, /*parse_special=*/false);
+  return tokens.ok() ? tokens->size() : 0;
 }
 
 void AnswerText(Service* service, Call call, TextInterface interface) {

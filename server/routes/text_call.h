@@ -3,6 +3,7 @@
 #define ATTNDB_SERVER_ROUTES_TEXT_CALL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,6 +46,10 @@ struct TextInterface {
 // system messages (ServerOptions::ignored_lines), and notes how many. Gives it template variables
 // (ServerOptions::chat_variables), where the request has none of the name.
 void PrepareChat(const Service& service, TextRequest* asked);
+
+// The number of tokens of a text; 0 if it can't be tokenized. Counts the reasoning of a model whose
+// marks of thinking are unknown.
+uint64_t NumTokens(const llama::LlamaEngine& engine, const std::string& text);
 
 // Answers later, on other threads: Service::run_later, then the scheduler's.
 void AnswerText(Service* service, Call call, TextInterface interface);
