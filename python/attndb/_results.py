@@ -63,7 +63,7 @@ class ContextInfo:
     name: str  # Empty if unnamed.
     num_tokens: int
     kv_bytes: int  # K and V of its tokens.
-    # Bytes of all its segments, shared ones counted in full, and of their companions.
+    # Bytes of all its segments, shared ones counted in full, of their companions, and of its note.
     file_bytes: int
     own_bytes: int  # Bytes of its note, and of the segments that it alone uses.
     companion_bytes: int  # Bytes of companions, a part of file_bytes.
