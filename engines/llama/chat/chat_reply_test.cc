@@ -61,6 +61,27 @@ TEST_F(ChatReplyTest, AReplyThatIsCutAnywhereIsABeginningOfTheWhole) {
   }
 }
 
+TEST_F(ChatReplyTest, ABeginningThatHasNotTheFormIsAnError) {
+  const ReplyForm form = ToolForm();
+  for (const char* const call : {"{\"name\": \"no_such_tool\", \"arguments\": {}}\n</tool_call>",
+                                 "{\"name\": \"get_weather\", \"arguments\": Ulm}"}) {
+    const std::string text = std::string("Let me see.\n<tool_call>\n") + call;
+    for (const bool is_partial : {false, true}) {
+      EXPECT_THAT(renderer_.Read(form, text, is_partial),
+                  FailsWith(StatusCode::kInvalidArgument, HasSubstr("format")))
+          << text << is_partial;
+    }
+  }
+}
+
+TEST_F(ChatReplyTest, ABeginningThatSaysNothingYetIsEmpty) {
+  for (const char* const text : {"", "<", "<tool_call>"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ReadReply reply, renderer_.Read(ToolForm(), text, true));
+    EXPECT_EQ(reply.content, "");
+    EXPECT_TRUE(reply.calls.empty());
+  }
+}
+
 TEST_F(ChatReplyTest, ReasoningIsReadApart) {
   ChatRenderer thinks(FindChatProgram(), {kThinkTemplate, "", ""});
   ChatInput input = {.messages = UserMessage("x"), .options = {}};

@@ -43,6 +43,8 @@ Result<ReadReply> ReplyParsers::Read(std::string_view id, const ReplyForm& form,
   params.generation_prompt = form.generation_prompt;
   try {
     common_chat_msg message = common_chat_parse(text, is_partial, params);
+    // llama.cpp reads a beginning without the form as an empty reply, and a whole as an error.
+    if (is_partial && message.empty()) message = common_chat_parse(text, false, params);
     ReadReply reply = {.content = std::move(message.content),
                        .reasoning = std::move(message.reasoning_content),
                        .calls = {}};
