@@ -221,7 +221,7 @@ class ReplyFormatsTest : public testing::TestWithParam<std::string> {
 
   // Returns the client's reading of a reply that comes in pieces which end at `cuts`.
   std::shared_ptr<Sum> Read(const llama::ReplyForm& form, std::string_view text,
-                            std::span<const size_t> cuts) {
+                            std::span<const size_t> cuts, const TurnEnd& end = {}) {
     auto sum = std::make_shared<Sum>();
     ReplyReader reader(
         {.read = [&](std::string_view read,
@@ -236,7 +236,7 @@ class ReplyFormatsTest : public testing::TestWithParam<std::string> {
       begin = cut;
     }
     if (begin < text.size()) reader.OnText(text.substr(begin));
-    reader.OnEnd({});
+    reader.OnEnd(end);
     return sum;
   }
 
@@ -274,9 +274,12 @@ TEST_P(ReplyFormatsTest, PiecesAddUpToTheWhole) {
 }
 
 // A reply with a fault may show in its middle something else than at its end. Then the client gets
-// an error, and never two halves of different readings.
+// an error, and never two halves of different readings. A limit that ends the reply at the same
+// place changes nothing in what it says.
 TEST_P(ReplyFormatsTest, FaultyRepliesEndAsTheWholeOrWithAnError) {
   std::mt19937_64 random(test::SeedOr(17));
+  TurnEnd limit;
+  limit.finish = llama::FinishReason::kMaxTokens;
   for (const auto& [name, said] : KnownReplies(Number())) {
     const std::optional<KnownText> known = Known(said);
     if (!known) continue;
@@ -284,6 +287,8 @@ TEST_P(ReplyFormatsTest, FaultyRepliesEndAsTheWholeOrWithAnError) {
       const std::shared_ptr<Sum> whole = Read(known->form, text, {});
       const std::shared_ptr<Sum> sum = Read(known->form, text, SomeOf(Borders(text), &random));
       EXPECT_NE(whole->has_ended, !whole->error.ok());
+      const std::shared_ptr<Sum> cut = Read(known->form, text, {}, limit);
+      EXPECT_EQ(cut->Text(), whole->Text()) << name << ": " << Json(text).dump();
       EXPECT_NE(sum->has_ended, !sum->error.ok());
       if (sum->error.ok()) {
         EXPECT_EQ(sum->Text(), whole->Text()) << name << ": " << Json(text).dump();
