@@ -106,7 +106,7 @@ class Bench:
         attndb, llama = self.attndb(), self.llama(8192, num)
         with running(attndb, llama):
             return scenarios.choices([attndb, llama], self.texts(attndb), num, num_tokens,
-                                     self.pick(128, 16), self.pick(5, 2))
+                                     self.pick(128, 16), self.pick(3, 2))
 
     def bound(self) -> Figures:
         attndb, llama = self.attndb(), self.llama(8192, 1)
