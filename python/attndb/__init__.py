@@ -1,13 +1,13 @@
-"""attndb: an LLM-native vector database. It keeps the KV cache, durable, and attends over it.
+"""attndb: a database for KV caches. It keeps keys and values durably, and attends over them.
 
     import attndb
 
     with attndb.open("store") as db:
-        session, rest = db.create_session(spec, prompt)  # rest: what the model must run
+        session, rest = db.create_session(spec, prompt)  # rest: the model must run these tokens
         ...                                              # session.append, session.attend
         db.store(session, all_tokens, name="manual")     # durable when it returns
 
-With a transformers model: :mod:`attndb.hf`. Needs numpy only.
+:mod:`attndb.hf` runs transformers models over attndb. This module needs numpy only.
 """
 
 from attndb import _core

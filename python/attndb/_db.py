@@ -40,10 +40,10 @@ from attndb._units import Size, Ttl, bytes_of, seconds_of
 
 
 class SessionStart(NamedTuple):
-    """What create_session gives."""
+    """A new session, and the tokens that the model has to run in it."""
 
     session: Session
-    rest: NDArray[np.int32]  # The prompt's tokens that are not reused: at least one.
+    rest: NDArray[np.int32]  # The tokens of the prompt that are not reused: at least one.
 
 
 @checked
@@ -70,30 +70,29 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     import_segment_tokens: U64 = 65536,
     custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> DB:
-    """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
+    """Opens or creates the store in folder `path`, and removes the remains of a crash.
 
-    ``read_only``: beside a writer of another process. ``plan``: of sessions that name none.
+    ``read_only``: opens beside a writer of another process. ``plan``: for sessions that name none.
     ``query_sample``: rows of q kept per stored key and kv head. ``dense_query_tokens``: an attend
-    of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores that
-    the process may use.
-    ``host_memory_bytes``: limit of segment data in memory, e.g. ``"8GiB"``; 0 = three quarters of
-    what is free.
-    ``background_builds``: planes of what is stored are built by a thread of low priority, and kept
-    on disk. ``background_threads``: of one build, all of low priority; 0 = all cores.
-    ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
-    every run decides alike. ``index``: what is built of each segment behind its planes, as in
-    plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
-    ``kmeans_iterations``: of product codes and wave indexes; 0 = 8 and 10. ``roar_keys_per_query``,
-    ``roar_max_degree``, ``roar_search_window``: N_q, M and L of RoarGraph; 0 = 100, 35 and 500.
-    ``max_training_queries``: rows of q that train a graph at most; 0 = two for five of its keys, up
-    to 32768; 2**32 - 1 = all that are kept. ``grow_graphs``: graphs of merged segments go on from
-    that of the first of these instead of being built anew.
-    ``import_segment_tokens``: the length of segments that an import ends with, which stores pieces
-    of 4096 tokens first and then merges them; at most 4096: they stay.
-    ``custom_indexes``: types of the program's own, by the names that plans have for them.
+    of more rows runs `full`. ``num_threads``: threads of one attend; 0 = all usable cores.
+    ``host_memory_bytes``: limit for K, V, sampled q, derived objects and scratch in memory, e.g.
+    ``"8GiB"``; 0 = three quarters of the free memory. ``background_builds``: a thread of low
+    priority builds the planes of stored segments and keeps them on disk. ``background_threads``:
+    threads of one build; 0 = all cores.
+    ``measure_machine``: `auto` prices plans by times of this machine. False: it uses fixed prices,
+    so that every run decides alike. ``index``: the index that is built for each segment after its
+    planes, named as in plans, e.g. ``"pq,m=4,b=8"``; empty = none until a plan names one.
+    ``kmeans_iterations``: for product codes and wave indexes; 0 = 8 and 10.
+    ``roar_keys_per_query``, ``roar_max_degree``, ``roar_search_window``: N_q, M and L of RoarGraph;
+    0 = 100, 35 and 500. ``max_training_queries``: at most this many rows of q train one graph; 0 =
+    two per five keys, up to 32768; 2**32 - 1 = all rows that are kept. ``grow_graphs``: the graph
+    of a merged segment grows from the graph of the first segment that it replaces.
+    ``import_segment_tokens``: length of the segments that an import leaves. An import stores pieces
+    of 4096 tokens and merges them at its end; at most 4096: the pieces stay.
+    ``custom_indexes``: the program's own types, by the names that plans use for them.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
-    attndb), CorruptionError (the catalog itself), IoError.
+    attndb), CorruptionError (the catalog itself), InvalidArgumentError, IoError.
     """
     core = _core.DB.open(
         os.fsencode(path),
@@ -125,11 +124,11 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
 
 @checked
 class DB:
-    """Made by :func:`attndb.open`; a context manager. Any thread may use it.
+    """An open store, made by :func:`attndb.open`; a context manager. Any thread may use a DB.
 
-    Acknowledged = durable: what store and import_context returned survives a crash. A damaged
-    context is quarantined and listed; the others work, those too that share a segment's first
-    tokens with it, if these are whole.
+    Acknowledged = durable: a context survives a crash once store or import_context has returned.
+    A damaged context is quarantined and listed. Other contexts work, also those that share only
+    sound pages of a damaged segment.
     """
 
     __slots__ = ("_core", "_family", "_is_root", "_path", "__weakref__")
@@ -143,8 +142,8 @@ class DB:
             family.members.add(self)
 
     def for_tenant(self, name: str) -> DB:
-        """The same store for tenant `name` (1 to 64 of [A-Za-z0-9._-]), which sees nothing of the
-        others."""
+        """Returns a handle of the same store for tenant `name`: 1 to 64 of [A-Za-z0-9._-]. The
+        handle sees no context of other tenants."""
         return DB(self._core.for_tenant(name), self._family, self._path, is_root=False)
 
     @property
@@ -188,17 +187,17 @@ class DB:
         plan: str | None = None,
         first_position: I64 = 0,
     ) -> SessionStart | list[SessionStart]:
-        """A session that reuses the longest stored prefix of `tokens`, exact to the token, that
-        leaves at least one token to run: the pair ``(session, rest)``. A list of prompts gives a
-        list of pairs.
+        """Creates a session that reuses the longest stored prefix of `tokens`, exact to the token.
 
-        ``context``: reuse only this one. ``reuse=False``: start from nothing. ``truncated``: also
-        reuse what was computed after tokens had left (:meth:`Session.drop_oldest`), where that is
-        longest; the session has lost them, too (:attr:`Session.cuts`). ``first_position``: of token
-        0 under RoPE; contexts are reused at equal positions only.
+        Returns the pair ``(session, rest)``: the model runs `rest`, which has at least one token. A
+        list of prompts gives a list of pairs. ``context``: reuse only this one. ``reuse=False``:
+        start from nothing. ``truncated``: also reuse tokens that were computed after
+        :meth:`Session.drop_oldest`, if that prefix is the longest. The session then has the same
+        cuts (:attr:`Session.cuts`). ``first_position``: position of token 0 under RoPE; contexts
+        are reused at equal positions only.
 
-        Raises InvalidArgumentError (empty prompt, bad spec or plan), NotFoundError,
-        FailedPreconditionError (the named context: unknown; of another model), CorruptionError.
+        Raises InvalidArgumentError (empty prompt, bad spec or plan), CorruptionError, and
+        NotFoundError or FailedPreconditionError (`context` is unknown, or of another model).
         """
         options = {
             "context": context_text(context),
@@ -226,14 +225,14 @@ class DB:
         plan: str | None = None,
         first_position: I64 = 0,
     ) -> Session:
-        """A session over whole contexts, one beside the other: questions to a library.
+        """Creates a session over several whole contexts, for questions to a library.
 
-        It holds the tokens of `contexts` in that order and attends to all of them; no key or value
-        is copied. Each context keeps the positions at which it was stored, and what is appended
-        begins at :attr:`Session.next_position`, behind the longest of them (Parallel Context
-        Windows, arXiv:2212.10947). The tokens with which a context begins like an earlier one are
-        held once. What is appended saw contexts that never saw each other, so `store` refuses it.
-        A single context is continued as by :meth:`create_session`.
+        The session holds the tokens of `contexts` in that order and attends to all of them. No key
+        or value is copied. Each context keeps the positions at which it was stored. New tokens
+        begin at :attr:`Session.next_position`, behind the longest context (Parallel Context
+        Windows, arXiv:2212.10947). If contexts begin with the same tokens, the session holds these
+        tokens once. New tokens see contexts that never saw each other, so `store` refuses such a
+        session. A single context is continued as by :meth:`create_session`.
 
         Raises InvalidArgumentError (no context, or one twice; a bad plan), NotFoundError,
         FailedPreconditionError (a context of another model, or at another position),
@@ -261,7 +260,7 @@ class DB:
         truncated: bool = True,
         first_position: I64 = 0,
     ) -> PrefixExplain:
-        """Why create_session would reuse what it would. Touches no access time."""
+        """Tells what create_session would reuse, and why no more. Changes no access time."""
         return PrefixExplain(
             **self._core.explain_prefix(
                 spec,
@@ -278,11 +277,11 @@ class DB:
         self, spec: ModelSpec, tokens: Tokens, *,
         first_position: int = 0, checkpoint_tokens: int = 0,
     ) -> RoomReport:
-        """Whether a store of these tokens would find room: asked before a model runs them.
+        """Checks that a store of these tokens would find room, before a model runs the tokens.
 
-        Reckons as ``store`` does with the quota, what is pinned, in use and shared, and the disk.
-        Writes and reserves nothing. ``checkpoint_tokens``: tokens after which what was run is
-        stored each time; 0 = once, in the end. Raises ResourceExhaustedError.
+        Computes the room as ``store`` does: with the quota, the disk, and the pinned, used and
+        shared contexts. Writes and reserves nothing. ``checkpoint_tokens``: the caller stores after
+        each this many run tokens; 0 = once, at the end. Raises ResourceExhaustedError.
         """
         places = {"first_position": first_position, "checkpoint_tokens": checkpoint_tokens}
         fields = self._core.check_room(spec, token_ids(tokens), **places)
@@ -304,14 +303,15 @@ class DB:
         title: str = "",
         note: bytes = b"",
     ) -> int:
-        """Seals the session's tail and makes its tokens a context; durable when it returns.
+        """Makes the session's tokens a context, which is durable when `store` returns its id.
 
-        ``tokens``: the ids of all tokens that the session holds. Returns the context's id. The
-        session goes on upon it with an empty tail. ``replace``: take the name from the context that
-        has it, and drop that one. ``drop_base``: drop the unnamed context that the session went on
-        from. ``ttl``: since the last use. ``pin``: never evicted. ``text_layout``: ContextInfo's.
-        ``title``: one line, 256 bytes at most. ``note``: bytes that :meth:`note` gives back, 16 MiB
-        at most. A context that takes the place of its base keeps both unless it is given others.
+        ``tokens``: the ids of all tokens that the session holds. The session then continues the
+        context, with an empty tail. ``replace``: take the name from the context that has it, and
+        drop that context. ``drop_base``: drop the unnamed context that the session continued.
+        ``ttl``: time to live since the last access. ``pin``: the context is never evicted.
+        ``text_layout``: see ContextInfo. ``title``: one line, at most 256 bytes. ``note``: at most
+        16 MiB, which :meth:`note` returns. A context that replaces the context that its session
+        continued keeps that context's title and note, unless new ones are given.
 
         Raises InvalidArgumentError (tokens differ in number or from the stored prefix),
         AlreadyExistsError, FailedPreconditionError (inside a step), ResourceExhaustedError (disk
@@ -335,11 +335,12 @@ class DB:
         title: str = "",
         note: bytes = b"",
     ) -> Future[int]:
-        """:meth:`store` behind the session: the future's result is the context's id.
+        """Does :meth:`store` in the background: the future's result is the context's id.
 
-        What the session holds now will be durable. The session may be used and closed meanwhile; it
-        moves to the stored context in its first step after that. ``close`` waits for what was
-        submitted. Raises what needs no disk at once; the future raises the rest.
+        Stores the tokens that the session holds now. The session may be used and closed meanwhile.
+        It moves to the stored context in its first step after the store has ended. :meth:`close`
+        waits for all background stores. Errors that need no disk are raised at once; the future
+        raises the others.
         """
         how: dict[str, Any] = {"replace": replace, "drop_base": drop_base, "ttl": seconds_of(ttl)}
         how |= {"pin": pin, "text_layout": text_layout, "title": title, "note": note}
@@ -384,15 +385,15 @@ class DB:
         ttl: Ttl = None,
         pin: bool = False,
     ) -> int | list[int]:
-        """Stores a KV cache computed elsewhere ([Alaya] DB.import). Returns the context's id.
+        """Stores a KV cache that was computed elsewhere ([Alaya] DB.import). Returns its id.
 
         ``layers``: ``layers[i] = (k, v)``, each ``[num_tokens, num_kv_heads, head_dim]`` after RoPE
         in the spec's layout, any strides; or a transformers ``DynamicCache`` of batch size 1.
         ``queries``: per layer ``[n, num_q_heads, head_dim]``, q of the last n tokens.
 
-        A list of prompts takes lists of one item a prompt as ``layers``, and, where they are given,
-        ``queries`` and ``name``, and gives a list of ids. Prompts are imported in their order: if
-        one fails, those before it stay, and the exception names it and them.
+        With a list of prompts, ``layers`` is a list of one item per prompt, and so are ``queries``
+        and ``name`` if they are given; the result is a list of ids. Prompts are imported in order.
+        If one fails, earlier prompts stay, and the exception names the prompt and their ids.
         """
         options = {"replace": replace, "ttl": seconds_of(ttl), "pin": pin}
         if is_list_of_prompts(tokens):
@@ -456,9 +457,9 @@ class DB:
     ) -> int:
         """Stores the context of a safetensors file (docs/formats/import.md). Returns its id.
 
-        ``fingerprint``: instead of the file's. Raises InvalidArgumentError (not such a file; layers
-        are missing), CorruptionError (it became shorter while it was read), NotFoundError, and what
-        store raises. Nothing is stored then.
+        ``fingerprint``: replaces the file's. Raises InvalidArgumentError (not such a file; layers
+        are missing), CorruptionError (the file became shorter while it was read), NotFoundError,
+        and the errors of `store`. After an error nothing is stored.
         """
         return _core.import_kv_file(
             self._core,
@@ -488,15 +489,15 @@ class DB:
         passage_tokens: U32 = 64,
         head_scores: bool = False,
     ) -> FindResult:
-        """The stored passages that a question's heads attend to most; no context is run again.
+        """Finds the stored passages that a question's heads attend to most. Runs no context again.
 
-        ``heads``: pairs (layer, q head). ``q``: one array a head, ``[num_tokens, head_dim]``, of
-        the question's tokens run by themselves, after RoPE; that of row 0 is ``first_position``.
-        ``contexts``: look through these only. ``passage_tokens``: an even number. ``head_scores``:
-        tell what each head says, too, which is how heads that retrieve are found.
+        ``heads``: pairs (layer, q head). ``q``: one array per head, ``[num_tokens, head_dim]``, q
+        of the question's tokens after RoPE; the question is run by itself. ``first_position``:
+        position of row 0. ``contexts``: search only these. ``passage_tokens``: an even number.
+        ``head_scores``: also return each head's score, from which heads that retrieve are found.
 
         Raises InvalidArgumentError (heads, q, options), NotFoundError (a named context),
-        ResourceExhaustedError (memory). What can't be read is in ``skipped``.
+        ResourceExhaustedError (memory). ``skipped`` lists contexts that can't be read.
         """
         fields = self._core.find(
             spec,
@@ -512,14 +513,14 @@ class DB:
         skipped = tuple(SkippedContext(**row) for row in fields.pop("skipped"))
         return FindResult(passages=passages, skipped=skipped, **fields)
 
-    # The rest that a database has.
+    # Contexts, upkeep and facts of the store.
 
     def list(self) -> list[ContextInfo]:
         """The tenant's contexts, oldest first."""
         return [context_info(fields) for fields in self._core.list_contexts()]
 
     def to_pandas(self) -> Any:
-        """The contexts as a pandas.DataFrame, a row each. Needs pandas."""
+        """The contexts as a pandas.DataFrame, one row per context. Needs pandas."""
         return contexts_frame(self.list())
 
     def describe(self, context: Context) -> ContextInfo:
@@ -531,11 +532,11 @@ class DB:
         return np.array(self._core.tokens(context_text(context)), np.int32)
 
     def note(self, context: Context) -> bytes:
-        """The note that a context was stored with; ``b""`` if it has none."""
+        """The note that the context was stored with; ``b""`` if the context has none."""
         return self._core.note(context_text(context))
 
     def pin(self, context: Context, pinned: bool = True) -> None:
-        """A pinned context is never evicted and never expires."""
+        """Pins a context, so that it is never evicted and never expires; False unpins it."""
         self._core.pin(context_text(context), pinned)
 
     def set_ttl(self, context: Context, ttl: Ttl) -> None:
@@ -543,24 +544,24 @@ class DB:
         self._core.set_ttl(context_text(context), seconds_of(ttl))
 
     def rename(self, context: Context, name: str) -> None:
-        """Calls a context otherwise; sessions upon it go on. Raises AlreadyExistsError."""
+        """Gives a context a new name; its sessions continue. Raises AlreadyExistsError."""
         self._core.rename(context_text(context), name)
 
     def drop(self, context: Context) -> None:
-        """Deletes a context; sessions upon it go on."""
+        """Deletes a context. Sessions that continue the context are not disturbed."""
         self._core.drop(context_text(context))
 
     def set_quota(self, num_bytes: Size) -> None:
-        """Limit of the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = none. Store evicts what was
-        used longest ago."""
+        """Limits the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = no limit. The next store evicts
+        the least recently used contexts to stay below the limit."""
         self._core.set_quota(bytes_of("num_bytes", num_bytes))
 
     def declare_equal(self, fingerprint_a: bytes, fingerprint_b: bytes) -> None:
-        """KV of one fingerprint may be used for the other, of this tenant's contexts."""
+        """Declares that this tenant's KV of either fingerprint may be used for the other."""
         self._core.declare_equal(fingerprint_a, fingerprint_b)
 
     def revoke_equal(self, fingerprint_a: bytes, fingerprint_b: bytes) -> None:
-        """Takes declare_equal back. What was stored meanwhile stays. Raises NotFoundError."""
+        """Takes back declare_equal. Contexts stored meanwhile stay. Raises NotFoundError."""
         self._core.revoke_equal(fingerprint_a, fingerprint_b)
 
     def verify(
@@ -569,9 +570,9 @@ class DB:
         *,
         progress: Callable[[int, int], object] | None = None,
     ) -> VerifyReport:
-        """Reads and checks every byte. Damage is in the report, and quarantined; not an error.
+        """Reads and checks every byte. Damage is no error: it is reported and quarantined.
 
-        ``progress(bytes_done, bytes_total)``, after each segment; False cancels.
+        ``progress(bytes_done, bytes_total)`` is called after each segment; False cancels.
         """
         fields = self._core.verify(context_text(context), progress)
         damages = tuple(Damage(**row) for row in fields.pop("damages"))
@@ -586,14 +587,14 @@ class DB:
     ) -> None:
         """Merges chains of small segments, erases tokens that no context uses, expires contexts.
 
-        ``context``: only its chain; None: those of all.
-        ``segment_tokens``: the length that segments should have. Neighbours that are shorter, and
-        that the same contexts use, are merged into segments of at most so many tokens. Planes
-        and indexes are built for each, and a search asks each of them. 0: those below 2048 are
-        merged, into any length. Open sessions keep the segments that they have; planes and indexes
-        are built again in the background.
-        ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
-        CancelledError. It must not call the store, whose other writers wait.
+        ``context``: compact only its chain; None = the chains of all contexts.
+        ``segment_tokens``: wanted length of segments. Shorter neighbours that the same contexts use
+        are merged into segments of at most this length. A search visits each segment, so fewer
+        segments take less time. 0: segments below 2048 tokens are merged, into any length. Planes
+        and indexes of new segments are built in the background; open sessions then move to the new
+        segments. ``progress(bytes_done, bytes_total)`` is called while layers are copied; False
+        cancels and raises CancelledError. It must not make calls that wait for a merge, such as
+        store, import_context and drop: they raise FailedPreconditionError there.
         """
         name = "" if context is None else context_text(context)
         self._core.compact(name, segment_tokens, progress)
@@ -607,15 +608,15 @@ class DB:
         b: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> BuildReport:
-        """Builds an index of each of the context's segments that has none, and waits.
+        """Builds an index for each of the context's segments that has none, and waits for it.
 
-        Else the first call of a plan that names one starts that. ``index``: as in plans,
-        ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``, ``"pq"``,
-        ``"pq,m=4,b=8"`` or ``"roargraph,graphs=head"``; ``"static=prefill"``, what plans with
-        that read; or ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those
-        of ``"pq"``: ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``.
-        ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
-        CancelledError.
+        Without `build`, the first call of a plan that names the index starts the build. ``index``:
+        named as in plans, ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``,
+        ``"pq"``, ``"pq,m=4,b=8"`` or ``"roargraph,graphs=head"``. ``"static=prefill"`` builds the
+        ranking that plans with static tokens read; ``"planes"`` are built for every segment anyway.
+        ``m`` and ``b`` are the options of ``"pq"``: ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``.
+        ``progress(bytes_done, bytes_total)`` is called as work proceeds. False ends the wait and
+        raises CancelledError; the builds continue.
         """
         settings = "".join(f",{key}={n}" for key, n in (("m", m), ("b", b)) if n is not None)
         return BuildReport(**self._core.build(context_text(context), index + settings, progress))
@@ -623,16 +624,16 @@ class DB:
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Returns when the planes of all that was stored are on disk. Nothing depends on it.
+        """Waits until the background has no more work: planes and requested indexes are on disk.
 
-        ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
-        CancelledError.
+        Results are right without waiting; until then plans read more. ``progress(bytes_done,
+        bytes_total)`` is called as work proceeds; False ends the wait and raises CancelledError.
         """
         self._core.wait_for_background(progress)
 
     def machine(self, measure: bool = False) -> MachineProfile:
-        """What this machine takes, as the store knows it; with `measure`, measured now if it does
-        not (a few hundred milliseconds)."""
+        """Returns the times of this machine by which plans are priced. With `measure`, measures
+        them now if the store does not know them yet (a few hundred milliseconds)."""
         return MachineProfile(**self._core.machine(measure))
 
     def stats(self) -> Stats:
@@ -642,11 +643,11 @@ class DB:
         """Raises IoError unless the store's files are where they were opened."""
         self._core.check_place()
 
-    # Life.
+    # Closing, and Python's protocols.
 
     def close(self) -> None:
-        """Closes this handle; the one of attndb.open closes its sessions and tenants' handles too,
-        so that the store is free for another writer when it returns."""
+        """Closes this handle. The handle of attndb.open also closes its sessions and its tenants'
+        handles, so that another process may write to the store afterwards."""
         if self._is_root:
             self._family.close()
         self._core.close()
@@ -662,14 +663,14 @@ class DB:
         self.close()
 
     def __len__(self) -> int:
-        """How many contexts the tenant has."""
+        """The number of the tenant's contexts."""
         return self.stats().num_contexts
 
     def __bool__(self) -> bool:
-        return True  # A store without contexts is one all the same.
+        return True  # A store without contexts is true, too, although its length is 0.
 
     def __contains__(self, context: object) -> bool:
-        """Whether there is such a context, by name, "#id" or id."""
+        """Whether the tenant has this context, by name, "#id" or id."""
         try:
             self.describe(context)  # type: ignore[arg-type]
         except (InvalidArgumentError, NotFoundError):

@@ -1,7 +1,7 @@
-"""What attndb reports about contexts, sessions, plans and itself: plain values.
+"""Reports about contexts, sessions, plans and the store: plain values.
 
-Fields are those of include/attndb/stats.h, find.h and tiers.h; times are aware datetimes, sizes
-bytes.
+The fields are those of include/attndb/stats.h, find.h and tiers.h. Times are datetimes with a time
+zone, and sizes are bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEVERAL = ("tuple", "dict")  # Types of fields that hold more than one value.
 
 @dataclass(frozen=True)
 class CompanionInfo:
-    """Something on disk that is derived from a segment: its key planes."""
+    """A file on disk that is derived from a segment: planes or an index."""
 
     kind: str
     file_bytes: int
@@ -37,21 +37,21 @@ class SegmentInfo:
     num_tokens: int
     file_bytes: int
     num_contexts: int  # Contexts that share the segment.
-    # Empty, or why it is quarantined, and how many of its first tokens are sound all the same.
+    # Empty, or the reason of the quarantine and the number of first tokens that are still sound.
     damage: str
     companions: tuple[CompanionInfo, ...]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A moment at which tokens left a session: Session.drop_oldest."""
+    """A moment at which a session dropped tokens: Session.drop_oldest."""
 
-    at: int  # Tokens that the session had had by then; those that it had lost count, too.
-    dropped: tuple[tuple[int, int], ...]  # What left then: (begin, end), without end.
+    at: int  # Tokens of the session at that moment; tokens that had left before count, too.
+    dropped: tuple[tuple[int, int], ...]  # Ranges that left then: (begin, end), without end.
 
 
 def cuts_of(rows: list[tuple[int, list[tuple[int, int]]]]) -> tuple[Cut, ...]:
-    """Cuts, from what the binding gives."""
+    """Makes Cuts of the binding's rows."""
     return tuple(Cut(at, tuple(dropped)) for at, dropped in rows)
 
 
@@ -68,34 +68,34 @@ class ContextInfo:
     own_bytes: int  # Bytes of its note, and of the segments that it alone uses.
     companion_bytes: int  # Bytes of companions, a part of file_bytes.
     derived_bytes: dict[str, int] = field(hash=False)  # companion_bytes, by CompanionInfo.kind.
-    num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
-    retained_bytes: int  # Bytes in its segments of tokens that no context uses (until compact).
+    num_pending_companions: int  # Segments that lack planes, or the index that `open` names.
+    retained_bytes: int  # Bytes of tokens in its segments that no context uses (until compact).
     query_sample_bytes: int
     created: datetime
     last_access: datetime
     ttl: timedelta | None  # Since the last access; None = for ever.
     pinned: bool
-    expired: bool  # Its time to live was over when this was read: it is not served.
-    damaged: bool  # It needs tokens of a segment that are damaged: it is not served.
+    expired: bool  # The time to live had ended at the time of the read. It is not served.
+    damaged: bool  # The context needs damaged tokens of a segment. It is not served.
     first_position: int
     kv_dtype: DType
     unrotated_keys: bool  # ModelSpec.unrotated_keys.
     fingerprint: bytes
-    # ModelSpec.name and path of the last session that stored with the model; "" = not known.
+    # ModelSpec.name and path of the tenant's last session that stored with the model; "" = unknown.
     model_name: str
     model_path: str
     num_layers: int
     rope_scaling: str  # Rope.scaling of its first layer that has one; "" = none.
     non_finite_heads: tuple[str, ...]  # "layer 3 head 1" where K or V has NaN or Inf.
-    # When tokens left what was computed (Session.drop_oldest), and which. Filled by describe only.
+    # The cuts of the context (Session.drop_oldest). Filled by describe only.
     cuts: tuple[Cut, ...]
-    num_dropped: int  # Tokens that have left, of num_tokens. Filled by describe only.
+    num_dropped: int  # How many of num_tokens the cuts dropped. Filled by describe only.
     segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
-    # What the text is to a chat template, and whose words its tokens are, as store was told:
-    # "document user:3-90"; "" = not known. Filled by describe only.
+    # The role of the text in a chat template, and the author of each token range, as given to
+    # store: "document user:3-90"; "" = unknown. Filled by describe only.
     text_layout: str = ""
-    title: str = ""  # One line for people, as store was told; "" = none.
-    # Id of the context whose tokens this one begins with, all of them, and which it went on from.
+    title: str = ""  # One line for people, as given to store; "" = none.
+    # Id of the context that this one continues: this one begins with all tokens of that context.
     continues: int | None = None
 
 
@@ -112,7 +112,7 @@ def contexts_html(title: str, contexts: Sequence[ContextInfo]) -> str:
 
 
 def contexts_frame(contexts: Sequence[ContextInfo]) -> Any:
-    """Contexts as a pandas.DataFrame: a row each, of the fields that are one value."""
+    """Contexts as a pandas.DataFrame: one row per context, without fields of several values."""
     try:
         import pandas  # type: ignore[import-untyped, unused-ignore, import-not-found]
     except ImportError:
@@ -124,8 +124,8 @@ def contexts_frame(contexts: Sequence[ContextInfo]) -> Any:
 
 @dataclass(frozen=True)
 class CriticalTokens:
-    """What a search chose for one q head: tokens between sink and window, in no order; none where
-    the head reads all."""
+    """The tokens between sink and window that a search selected for one q head, in no order. Empty
+    if the head attends to all tokens."""
 
     tokens: NDArray[np.uint32]  # [n]
     scores: NDArray[np.float32]  # [n]: q . k, unscaled, exact.
@@ -133,13 +133,13 @@ class CriticalTokens:
 
 @dataclass(frozen=True)
 class Substitute:
-    """Something that a plan asks for and that does not run, or not for all tokens: an index that is
-    not built, or a query in place of which a rule reads everything."""
+    """A part of the plan that did not run, or not for all tokens. Examples: an index that is not
+    built, or a query that a rule replaced by reading everything."""
 
-    ran: str  # What runs instead, in words of the plan: "index=flat", "full".
-    wanted: str  # What the plan asks for: "index=graph", "bits=8", "topk".
-    because: str  # Why: "not built", "too few tokens: one segment needs 2,048".
-    # For which share of what the calls chose among, tokens times rows times kv heads; in (0, 1].
+    ran: str  # The part that ran instead, in words of the plan: "index=flat", "full".
+    wanted: str  # The part that the plan asks for: "index=graph", "bits=8", "topk".
+    because: str  # The reason: "not built", "too few tokens: one segment needs 2,048".
+    # Share of the calls' choices that it concerns (tokens times rows times kv heads); in (0, 1].
     share: float
     text: str
 
@@ -149,43 +149,44 @@ class Substitute:
 
 @dataclass(frozen=True)
 class HeadExplain:
-    """How one kv head of a layer was, or would be, attended to: its physical plan."""
+    """The physical plan of one kv head of a layer."""
 
     kv_head: int
-    plan: str  # Plan text of the head, with all that `auto` left open settled.
-    ran: str  # As LayerExplain.ran.
-    reason: str  # What decided that: a rule, or which cost less; empty if it was asked for.
+    plan: str  # Plan text of the head; all values that `auto` leaves open are settled.
+    ran: str  # See LayerExplain.ran.
+    reason: str  # The rule or the costs that decided; empty if the plan asked for it.
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per row of q.
     predicted_us: float  # Microseconds per row of q, of one thread.
-    other_us: float  # Predicted for the alternative that was not taken; -1 = there was none.
+    other_us: float  # Predicted for the rejected alternative; -1 = there was none.
     selected_mean: float  # Critical tokens per row and q head, over the session so far.
-    # Work of an index that does not score every key. Per row and q head: keys that were scored. Per
-    # row, for the whole group: clusters or blocks whose keys were read; reads that waited for
-    # another.
+    # Work of an index that does not score every key. visited_mean: keys that were scored, per row
+    # and q head. For the whole group, per row: clusters or blocks whose keys were read
+    # (clusters_mean), and reads that waited for another read (hops_mean).
     visited_mean: float
     clusters_mean: float
     hops_mean: float
     num_full_scans: int  # Searches of the group that scored every key instead.
-    # A draw in two phases serves the whole group: it weighs tokens by codes, reads the keys of some
-    # of them, and the values of some of these. Means per row of these three numbers.
+    # A draw in two phases serves the whole group. It weighs tokens by codes, reads the keys of some
+    # of these, and reads the values of some of the latter. The three numbers are means per row.
     weighed_mean: float
     drawn_keys_mean: float
     drawn_values_mean: float
-    # Where an index draws: estimated share of the attention mass in what it never looked at, from
-    # blocks that were scored only to check; a mean. -1 = not estimated.
+    # If an index draws: estimated share of the attention mass in blocks that it never looked at,
+    # from blocks that were scored only to check; a mean. -1 = not estimated.
     missed_mass: float
     bytes_touched: int  # K and V bytes that the last attend read.
     time_us: float  # Time of the last attend, summed over threads.
     error: float  # Estimated relative error of the output, a mean; -1 = not estimated.
     mass_left: float  # Estimated share of the attention mass that was not selected; -1 = unknown.
-    # Where the plan has exact_fallback: hard upper bounds of mass_left, and of |out - out of full|;
-    # means over rows and q heads, where those that fell back count 0. -1 = no bounds.
+    # If the plan has exact_fallback: hard upper bounds of mass_left, and of |out - out of full|.
+    # Means over rows and q heads; those that fell back count 0. -1 = no bounds.
     mass_bound: float
     out_bound: float
-    # Pairs of row and q head that attended to all tokens instead, because their bound or their
-    # draw's estimated error was too large, or that scored all tokens exactly, because a mass by
-    # estimates might have missed its share; and draws that the group repeated with a larger sample.
+    # num_fallbacks counts pairs of row and q head that attended to all tokens, because their bound
+    # or their draw's estimated error was too large. It also counts pairs that scored all tokens
+    # exactly, because a mass by estimates might have missed its share. num_redraws counts draws
+    # that the group repeated with a larger sample.
     num_fallbacks: int
     num_redraws: int
     # Bounds for the newest row of the last attend, by q head of the group.
@@ -195,72 +196,75 @@ class HeadExplain:
 
 @dataclass(frozen=True)
 class LayerExplain:
-    """How one layer was, or would be, attended to."""
+    """The physical plan of one layer."""
 
     layer: int
     plan: str  # Canonical plan text of this layer.
-    # Plan text of what ran since the plan was set, or before the first call would run: `plan` with
-    # all settled, in which a substitute stands for each part that never ran.
+    # Plan text of the parts that ran since the plan was set; before the first call, of the parts
+    # that would run. It is `plan` with all values settled; a substitute stands for each part that
+    # never ran.
     ran: str
-    # What of the plan did not run, or not for all tokens. Calls of more than dense_query_tokens
-    # rows are exact under every plan, and are not counted. Empty: all ran as planned.
+    # The parts of the plan that did not run, or not for all tokens. Empty: all ran as planned.
+    # Calls of more than dense_query_tokens rows are exact under every plan, and are not counted.
     substitutes: tuple[Substitute, ...]
-    reason: str  # Why something else than the plan runs; empty if it does not.
+    reason: str  # Why another plan runs than the one asked for; empty if the plan runs.
     num_tokens: int  # Visible to the newest token.
-    num_middle: int  # Neither sink, nor window, nor tail.
+    num_middle: int  # Neither sink nor window, nor in an exact tail.
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per token of q.
     predicted_us: float  # Per token of q, all heads, by the threads of the session.
-    notes: str  # What the rules found, as partial reuse.
+    notes: str  # Findings of the rules, such as partial reuse.
     num_queries: int  # Rows of q over the session so far; zero before the first attend.
     selected_mean: float  # Critical tokens per row and q head.
     candidates_mean: float  # Tokens that estimates chose to be scored exactly, per row and q head.
     bytes_touched: int  # K and V bytes that the last attend read, all heads.
     score_us: float  # Time in the last attend, summed over threads: scoring.
-    select_us: float  # Selecting, likewise.
-    attend_us: float  # Attending and merging, likewise.
+    select_us: float  # Selecting, in the same unit.
+    attend_us: float  # Attending and merging, in the same unit.
     append_us: float  # Time of the last append.
     heads: tuple[HeadExplain, ...]
 
 
 @dataclass(frozen=True)
 class SessionContext:
-    """One of the contexts that a session holds beside others: DB.create_session_over."""
+    """One of several contexts in a session: DB.create_session_over."""
 
     id: int
     name: str  # Its name, or "#id".
     # Tokens [begin, end) of the session that the context adds to earlier ones; may be empty.
     begin: int
     end: int
-    # Index in the context of its token at `begin`; those before it are shared with an earlier
-    # context.
+    # Index in the context of the token at `begin`. The session shares earlier tokens with an
+    # earlier context.
     first_token: int
 
 
 @dataclass(frozen=True)
 class Explain:
-    """Plan, prediction and what the last call of each layer cost. ``print(it.summary)`` is a few
-    lines, ``print(it)`` are tables."""
+    """The plan, its prediction, and the cost of each layer's last call.
+
+    ``print(explain.summary)`` prints a few lines, ``print(explain)`` prints tables."""
 
     plan: str
     num_tokens: int
     num_reused: int
-    # Tokens that have left (Session.drop_oldest), and tokens that stay in front of a gap, whose
-    # rows are read exactly with q turned for them. Both are among num_tokens.
+    # num_dropped counts tokens that have left (Session.drop_oldest). num_moved counts tokens that
+    # stay in front of a gap; their rows are read exactly, with q rotated for them. num_tokens
+    # includes both.
     num_dropped: int
     num_moved: int
     num_segments: int
     memory_bytes: int
-    kv_bytes: int  # K and V of its tokens in all layers: what `full` reads for a row.
+    kv_bytes: int  # K and V of its tokens in all layers: the bytes that `full` reads per row.
     predicted_us: float  # Microseconds of attention of one token in all layers.
-    # With auto(tpot=...): the error that the plan keeps, and whether even that exceeds the time
-    # that was asked for. 0 and False with other plans.
+    # With auto(tpot=...): the error that the plan keeps, and whether even that takes longer than
+    # the given time. 0 and False with other plans.
     tpot_error: float
     unreachable: bool
-    contexts: tuple[SessionContext, ...]  # As Session.contexts.
+    contexts: tuple[SessionContext, ...]  # See Session.contexts.
     layers: tuple[LayerExplain, ...]
-    # What of the plan did not run, over all layers: those that say the same are one, and its share
-    # is that of all layers. The largest share first.
+    # The parts of the plan that did not run, over all layers. Equal substitutes of several layers
+    # are one, with the share of all layers. The largest share comes first.
     substitutes: tuple[Substitute, ...]
     summary: str
     text: str
@@ -271,16 +275,16 @@ class Explain:
 
 @dataclass(frozen=True)
 class MachineProfile:
-    """What a machine takes for the steps of attention: what plans are priced by.
+    """The times of this machine that plans are priced by.
 
-    Nanoseconds of one thread for rows of 128 elements of 16 bits; tuples are for 1, 2, 4 and 8 q
-    rows a pass.
+    Unit: nanoseconds of one thread for rows of 128 elements of 16 bits. Tuples have one entry each
+    for 1, 2, 4 and 8 q rows in one pass.
     """
 
     cpu: str
     isa: str
     num_threads: int
-    measured: bool  # False: fixed prices, those of no machine.
+    measured: bool  # False: fixed prices, which belong to no machine.
     one_thread_bytes_per_ns: float  # Memory read by one thread, in GB/s.
     all_threads_bytes_per_ns: float  # Memory read by all threads together, in GB/s.
     attend_ns: tuple[float, ...]  # Attending to K and V of a token.
@@ -289,16 +293,17 @@ class MachineProfile:
     scan4_ns: tuple[float, ...]  # Scoring a key by its planes at 4 bits.
     select_ns: float  # Comparing a token's score, for one q head.
     row_ns: float  # Reading a row at a random place, for one q head.
-    hop_ns: float  # Reading a row whose place the read before told.
+    hop_ns: float  # Reading a row whose place the previous read gave.
 
 
 @dataclass(frozen=True)
 class RoomReport:
-    """What a store would need that has room: DB.check_room."""
+    """The needs of a store that has room: DB.check_room."""
 
-    num_reused: int  # Tokens that are stored already, and need not be run.
-    new_bytes: int  # Bytes on disk of what is not, without what is derived from it.
-    evicted: tuple[str, ...]  # Contexts that would be evicted for it, by name or "#id".
+    num_reused: int  # Tokens that are stored already and need not be run.
+    new_bytes: int  # Bytes on disk of the other tokens, without derived objects.
+    # Contexts that would be evicted, by name or "#id", the longest unused first.
+    evicted: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -306,8 +311,8 @@ class PrefixExplain:
     """Why a prompt's prefix was or was not reused."""
 
     num_prompt_tokens: int
-    num_reused: int  # What create_session would reuse.
-    context: str  # From this context: its name, or "#id".
+    num_reused: int  # Tokens that create_session would reuse.
+    context: str  # The context that they would be reused from: its name, or "#id".
     reasons: tuple[str, ...]  # In words.
     text: str
 
@@ -320,14 +325,14 @@ class Damage:
     """One finding of verify."""
 
     segment_id: int
-    file: str  # Relative to the store.
-    message: str  # Names object, expected and found.
-    contexts: tuple[str, ...]  # That can't be served because of it.
+    file: str  # Path relative to the store.
+    message: str  # Names the object, what was expected and what was found.
+    contexts: tuple[str, ...]  # Contexts that the damage makes unusable.
 
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What verify read, and what of it is damaged."""
+    """How much verify read, and which damage it found."""
 
     num_segments: int
     num_bytes: int
@@ -340,15 +345,16 @@ class VerifyReport:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What build found and made, in segments of the context."""
+    """The result of DB.build, counted in segments of the context."""
 
     kind: str  # Kind of the companions, as in CompanionInfo.
-    num_built: int  # Built by this call, or by another meanwhile.
+    num_built: int  # Built by this call, or meanwhile by another call.
     num_present: int  # Present before the call.
-    num_too_short: int  # Too short to have one: their keys are read.
-    num_missing: int  # Without one still: damaged, or no room on disk.
-    file_bytes: int  # Bytes of the companions that are there now.
-    seconds: float  # Seconds that the caller waited, for what the background did before, too.
+    num_too_short: int  # Too short to have one: their keys are read instead.
+    num_missing: int  # Still without one: damaged, or no room on disk.
+    file_bytes: int  # Bytes of the companions that exist now.
+    # Seconds that the caller waited: for these builds and for earlier background work.
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -359,13 +365,13 @@ class Passage:
     context_id: int
     begin: int  # Tokens [begin, end) of the context.
     end: int
-    score: float  # An ordinary passage of the same answer has 0.
+    score: float  # An ordinary passage has 0; compare scores of one answer only.
     head_scores: tuple[float, ...]  # By head of the question, if asked for; their mean is `score`.
 
 
 @dataclass(frozen=True)
 class SkippedContext:
-    """What was not looked through, or not to its end."""
+    """A context that find did not search, or not to its end."""
 
     context: str
     reason: str
@@ -373,9 +379,9 @@ class SkippedContext:
 
 @dataclass(frozen=True)
 class FindResult:
-    """What find found, the best first."""
+    """The result of DB.find."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[Passage, ...]  # Best first.
     skipped: tuple[SkippedContext, ...]
     num_contexts: int  # Contexts that were searched.
     num_tokens: int  # Tokens of these; shared ones count once.
@@ -392,38 +398,38 @@ class Stats:
     format_version: int
     num_contexts: int
     num_segments: int
-    num_tokens: int  # Sum over segments: shared ones once.
+    num_tokens: int  # Sum over segments: shared ones count once.
     file_bytes: int  # Segments of the tenant, their companions, and the notes of contexts.
     num_companions: int
     companion_bytes: int  # A part of file_bytes.
-    num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
+    num_pending_companions: int  # Segments that lack planes, or the index that `open` names.
     quota_bytes: int  # 0 = none.
-    # K and V, objects derived from them, and scratch, in memory, for all tenants.
+    # Bytes in memory for all tenants: K and V, derived objects, sampled q, and scratch. 0 for
+    # handles of tenants.
     memory_bytes: int
     memory_limit_bytes: int
-    num_sessions: int  # Open in this process, all tenants.
+    num_sessions: int  # Sessions open in this process.
     num_damaged_segments: int
-    # Since open.
+    # Counted since the store was opened. The handle of attndb.open counts all tenants.
     num_lookups: int
     num_prompt_tokens: int
     num_reused_tokens: int
     num_stores: int
     num_evictions: int
-    evicted: tuple[str, ...]  # Names, or "#ids", of this tenant's evicted contexts: the newest 64.
+    evicted: tuple[str, ...]  # Names or "#id" of this tenant's evicted contexts: the newest 64.
     bytes_written: int  # Segments that store and import_context sealed.
-    bytes_merged: int  # Segments that were written again by merging.
-    # In the background since open, all tenants.
-    num_companions_built: int
-    background_seconds: float
+    bytes_merged: int  # Segments that merges wrote again.
+    num_companions_built: int  # By background work.
+    background_seconds: float  # For all tenants. 0 for handles of tenants.
 
 
 @dataclass(frozen=True)
 class SimulatedModel:
-    """A model, and the GPUs that serve it, as far as its KV and its times go."""
+    """The size of a model's KV, and the times of the GPUs that serve the model."""
 
     name: str
     kv_bytes_per_token: int
-    window_tokens: int  # Tokens of a context; the oldest half of a full one is dropped.
+    window_tokens: int  # Tokens that a context holds; a full context drops its oldest half.
     prefill_tokens_per_second: float
     decode_seconds: float  # GPU time of a turn's answer.
     num_gpus: int
@@ -431,45 +437,45 @@ class SimulatedModel:
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """One policy over one memory and disk: means over the seeds, after the warm-up."""
+    """One policy with one size of memory and disk: means over the seeds, after the warm-up."""
 
     policy: str
     memory_bytes: int
     disk_bytes: int
-    hit_rate: float  # Turns whose KV was kept, of all turns, first ones included.
-    hit_deviation: float  # Standard deviation of that over the seeds.
+    hit_rate: float  # Share of all turns whose KV was kept; first turns count, too.
+    hit_deviation: float  # Standard deviation of hit_rate over the seeds.
     memory_hit_rate: float
-    disk_hit_rate: float  # Fetches that had not ended count here.
-    return_hit_rate: float  # Hits of the turns that are not their conversation's first.
-    reused_rate: float  # Prompt tokens, history included, that were not computed.
+    disk_hit_rate: float  # Unfinished fetches from disk count here.
+    return_hit_rate: float  # Hit rate without the first turns of conversations.
+    reused_rate: float  # Share of prompt tokens, history included, that were not computed.
     bound_hit_rate: float  # hit_rate of Belady's rule; -1 = not asked for.
-    ttft_seconds: float  # From service to the first token, a mean.
-    queue_seconds: float  # Before that, in the queue.
-    first_turn_queue_seconds: float  # The same, of first turns.
-    queue_length: float  # Jobs that wait, a mean over those that are served.
+    ttft_seconds: float  # Mean time from the start of service to the first token.
+    queue_seconds: float  # Mean time in the queue before that.
+    first_turn_queue_seconds: float  # Mean time in the queue of first turns.
+    queue_length: float  # Jobs that wait, a mean over the served jobs.
     turns_per_second: float
     prefill_tokens_per_second: float  # Prompt tokens, reused ones included, by prefill time.
     answer_tokens_per_second: float
     gpu_hours: float  # GPUs times hours in which they had work.
-    hours: float  # From the first counted turn to the last one's end.
+    hours: float  # From the first counted turn to the end of the last turn.
     disk_write_bytes_per_second: float
     disk_read_bytes_per_second: float
     dollars: float  # GPUs, memory and disk for `hours`.
-    storage_dollars: float  # Memory and disk, a part of it.
+    storage_dollars: float  # Memory and disk, a part of `dollars`.
     dollars_per_thousand_turns: float
 
 
 @dataclass(frozen=True)
 class SimulateReport:
-    """What memory and disk buy. ``print(it)`` is a table."""
+    """The effect of memory and disk sizes on hits, times and cost. ``print(report)`` is a table."""
 
     model: SimulatedModel
     workload: str  # In words.
     num_conversations: int
-    num_turns: int  # One seed's, a mean.
-    num_counted: int  # Turns after the warm-up, likewise.
+    num_turns: int  # Turns of one seed, a mean.
+    num_counted: int  # Turns of one seed after the warm-up, a mean.
     num_seeds: int
-    runs: tuple[SimulatedRun, ...]  # By memory, then disk, then policy, as they were asked for.
+    runs: tuple[SimulatedRun, ...]  # By memory, then disk, then policy, in the given orders.
     text: str
 
     def __str__(self) -> str:
@@ -482,7 +488,7 @@ def _segment(fields: dict[str, Any]) -> SegmentInfo:
 
 
 def context_info(fields: dict[str, Any]) -> ContextInfo:
-    """A context, from what the binding gives."""
+    """Makes a ContextInfo of the binding's fields."""
     ttl = fields.pop("ttl_seconds")
     segments = tuple(_segment(row) for row in fields.pop("segments"))
     cuts = cuts_of(fields.pop("cuts"))

@@ -1,6 +1,6 @@
-"""A client of `attndb serve`, with nothing but the standard library.
+"""A client of `attndb serve`. It needs the standard library only.
 
-What a server sends is taken within limits and checked: it is a program of somebody else's.
+The client does not trust the server: it limits the size of each answer and checks its shape.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from attndb._results import (
 )
 from attndb._units import Size, Ttl, bytes_of, seconds_of
 
-_MAX_BYTES = 256 << 20  # In one answer.
-_MAX_LINE = 16 << 20  # In one event.
-_MAX_TIMEOUT = 10**9  # Seconds; sockets take no more than some 290 years.
+_MAX_BYTES = 256 << 20  # Limit of one answer.
+_MAX_LINE = 16 << 20  # Limit of one event.
+_MAX_TIMEOUT = 10**9  # Seconds. Sockets refuse timeouts beyond some 290 years.
 _CONTEXTS = "/attndb/v1/contexts"
 
 Message = Mapping[str, str]
@@ -46,20 +46,20 @@ Message = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said, and what it took."""
+    """A model's reply, and its counts of tokens."""
 
     text: str
-    finish: str  # "stop", or "length": it was cut.
+    finish: str  # "stop"; "length" if the reply was cut.
     context: str  # The context that the turn is stored as.
     prompt_tokens: int
-    cached_tokens: int  # Those of the prompt that were reused.
+    cached_tokens: int  # Prompt tokens that were reused.
     reply_tokens: int
-    dropped_tokens: int  # Those of the prompt and of the reply that left the window.
+    dropped_tokens: int  # Tokens of the prompt and of the reply that left the window.
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import stored."""
+    """The result of an import."""
 
     context: str
     id: int
@@ -69,16 +69,16 @@ class Imported:
     reused_tokens: int = 0
     new_tokens: int = 0
     seconds: float = 0.0
-    evicted: tuple[str, ...] = field(default=())  # Contexts that went to make room.
+    evicted: tuple[str, ...] = field(default=())  # Contexts that were evicted to make room.
 
 
 @checked
 def connect(url: str = "", *, key: str = "", timeout: float = 300.0) -> Server:
-    """A server at `url`, as ``http://127.0.0.1:8080``. Asks nothing yet.
+    """Returns a client of the server at `url`, e.g. ``http://127.0.0.1:8080``. Sends nothing yet.
 
-    ``url``: where none is given, the environment's ``ATTNDB_URL``, as on the command line.
-    ``key``: says which tenant's contexts these are. ``timeout``: seconds that the server may be
-    silent. Raises InvalidArgumentError (no such URL, or none).
+    ``url``: if it is empty, the environment variable ``ATTNDB_URL`` names the server, as on the
+    command line. ``key``: the API key, which selects the tenant. ``timeout``: seconds that the
+    server may be silent. Raises InvalidArgumentError (no URL, or an invalid one).
     """
     url = url or os.environ.get("ATTNDB_URL", "")
     if not url:
@@ -87,7 +87,7 @@ def connect(url: str = "", *, key: str = "", timeout: float = 300.0) -> Server:
 
 
 class Stream:
-    """An answer as it comes: an iterator of pieces of text. To close it early ends the reply."""
+    """An answer that arrives in pieces: an iterator of texts. An early close ends the reply."""
 
     def __init__(self, events: Iterator[dict[str, Any]], headers: http.client.HTTPMessage,
                  close: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class Stream:
 
     @property
     def answer(self) -> Answer:
-        """All of it, once the last piece was taken."""
+        """The whole answer. Raises InvalidArgumentError before the last piece was taken."""
         if self._answer is None:
             raise InvalidArgumentError("the answer is not complete: take its pieces first")
         return self._answer
@@ -131,7 +131,12 @@ class Stream:
 
 @checked
 class Server:
-    """Contexts and answers of a server. Any thread's: each call has a connection of its own."""
+    """A client of one server, made by :func:`connect`.
+
+    Any thread may use a Server: each call opens its own connection. An error that the server
+    reports raises the exception that a DB would raise. A server that can't be reached, or whose
+    answer can't be read, raises IoError.
+    """
 
     def __init__(self, url: str, *, key: str = "", timeout: float = 300.0) -> None:
         try:
@@ -168,19 +173,19 @@ class Server:
         return _context(self._ask("GET", _path(context)))
 
     def is_durable(self, context: Context) -> bool:
-        """Whether a turn that was answered would survive a power cut by now."""
+        """Whether the answered turn that `context` names would survive a power cut now."""
         return self._ask("GET", _path(context)).get("durable") is True
 
     def pin(self, context: Context, pinned: bool = True) -> None:
-        """A pinned context is never evicted and never expires."""
+        """Pins a context, so that it is never evicted and never expires; False unpins it."""
         self._ask("POST", _path(context), {"pinned": pinned})
 
     def set_ttl(self, context: Context, ttl: Ttl) -> None:
-        """Time to live since the last access, seconds or timedelta; None = for ever."""
+        """Time to live since the last access: seconds, timedelta or ``"7d"``; None = for ever."""
         self._ask("POST", _path(context), {"ttl_seconds": seconds_of(ttl)})
 
     def rename(self, context: Context, name: str) -> None:
-        """Calls a context otherwise. Raises AlreadyExistsError (another has the name)."""
+        """Gives a context a new name. Raises AlreadyExistsError (another context has it)."""
         self._ask("POST", _path(context), {"name": name})
 
     def drop(self, context: Context) -> None:
@@ -199,11 +204,11 @@ class Server:
         pin: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
-        """Runs a text through the server's model and stores it; durable when it returns.
+        """Runs a text through the server's model and stores it durably as context `name`.
 
-        ``system``: the system message in front of it. ``raw``: the text alone, without the model's
-        chat template. ``progress``: called with tokens done and tokens in all.
-        Raises AlreadyExistsError (the name, unless ``replace``).
+        ``system``: the system message in front of the text. ``raw``: the text alone, without the
+        model's chat template. ``progress``: called with tokens done and tokens in all.
+        Raises AlreadyExistsError (the name is taken, and ``replace`` is False).
         """
         body = {"name": name, "text": text, "system": system, "raw": raw, "replace": replace,
                 "pinned": pin, "ttl_seconds": seconds_of(ttl), "stream": True}
@@ -212,10 +217,10 @@ class Server:
     def append_text(
         self, context: Context, text: str, *, progress: Callable[[int, int], None] | None = None
     ) -> Imported:
-        """Runs a text behind all that a context holds, which then has it, and keeps its life.
+        """Runs a text behind all tokens of a context, and adds the text to the context.
 
-        Raises NotFoundError; FailedPreconditionError (it has lost tokens, is a dialogue, or has no
-        name).
+        The context keeps its time to live. Raises NotFoundError, and FailedPreconditionError (the
+        context has lost tokens, is a dialogue, or has no name).
         """
         body = {"name": context_text(context), "text": text, "append": True, "stream": True}
         return _imported(self._last_event(_CONTEXTS, body, progress))
@@ -223,9 +228,9 @@ class Server:
     def check_room(
         self, name: str, text: str, *, system: str = "", raw: bool = False, replace: bool = False
     ) -> RoomReport:
-        """What an import_text of this text would take; runs and stores nothing.
+        """Returns the needs of an import_text of this text. Runs and stores nothing.
 
-        Raises ResourceExhaustedError (no room); AlreadyExistsError (the name).
+        Raises ResourceExhaustedError (no room), AlreadyExistsError (the name is taken).
         """
         body = {"name": name, "text": text, "system": system, "raw": raw, "replace": replace,
                 "dry_run": True}
@@ -240,14 +245,14 @@ class Server:
             )
 
     def text(self, context: Context, *, special: bool = False) -> str:
-        """What a context holds, as text; ``special``: control tokens, too."""
+        """Returns the text of a context. ``special``: with control tokens."""
         body = {"context": context_text(context), "special": special}
         text = self._ask("POST", "/attndb/v1/text", body).get("text")
         if not isinstance(text, str):
             raise IoError("the server's answer has no text: is it attndb's?")
         return text
 
-    # What an operator's key may do for its tenant.
+    # These calls need an operator's key. They concern the key's tenant.
 
     def verify(
         self,
@@ -255,7 +260,8 @@ class Server:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> VerifyReport:
-        """As DB.verify, beside all requests. ``progress``: called with bytes done and in all."""
+        """Does DB.verify on the server, while requests continue. ``progress``: called with bytes
+        done and bytes in all."""
         body = {"context": context_text(context), "stream": True}
         told = self._last_event("/attndb/v1/verify", body, progress)
         with _as_io_error():
@@ -273,7 +279,7 @@ class Server:
         segment_tokens: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """As DB.compact, beside all requests."""
+        """Does DB.compact on the server, while requests continue."""
         body: dict[str, Any] = {"context": context_text(context), "stream": True}
         if segment_tokens != 0:
             body["segment_tokens"] = segment_tokens
@@ -286,7 +292,7 @@ class Server:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> BuildReport:
-        """As DB.build, beside all requests."""
+        """Does DB.build on the server, while requests continue."""
         body = {"context": context_text(context), "index": index, "stream": True}
         told = self._last_event("/attndb/v1/build", body, progress)
         with _as_io_error():
@@ -295,7 +301,7 @@ class Server:
             return BuildReport(kind=str(told["kind"]), seconds=float(told["seconds"]), **counts)
 
     def set_quota(self, num_bytes: Size) -> None:
-        """Limit of the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = none."""
+        """Limits the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = no limit."""
         limit = bytes_of("num_bytes", num_bytes) or None
         self._ask("POST", "/attndb/v1/quota", {"quota_bytes": limit})
 
@@ -308,11 +314,12 @@ class Server:
         store_as: str = "",
         **fields: Any,
     ) -> Stream:
-        """Asks a question, or goes on with a conversation, and gives the answer as it comes.
+        """Asks a question, or continues a conversation, and returns the answer as a stream.
 
-        ``context``: the stored context that is asked. ``plan``: how it is attended to.
-        ``store_as``: the name that the turn is stored under. Others are fields of OpenAI's
-        interface: ``max_tokens``, ``temperature``, ``seed``, ``stop``, ...
+        ``messages``: a text is one message of the user. ``context``: the stored context that the
+        question is about. ``plan``: how the model attends to it. ``store_as``: the name that the
+        turn is stored under. Other keywords are fields of OpenAI's interface: ``max_tokens``,
+        ``temperature``, ``seed``, ``stop``, ...
         """
         own = {"context": context, "plan": plan, "store_as": store_as}
         body = {**fields, "messages": _messages(messages), "stream": True,
@@ -322,7 +329,7 @@ class Server:
         return Stream(exchange.events(), exchange.response.headers, exchange.close)
 
     def ask(self, messages: str | Sequence[Message], **options: Any) -> Answer:
-        """As :meth:`stream`, all of the answer at once."""
+        """Does :meth:`stream`, and returns the whole answer at once."""
         with self.stream(messages, **options) as stream:
             for _ in stream:
                 pass
@@ -337,11 +344,12 @@ class Server:
         token: int | None = None,
         top: int = 32,
     ) -> dict[str, Any]:
-        """What a token of an answer attended to, in each layer and head, and what the plan does.
+        """Tells which tokens a token of an answer attended to, in each layer and head.
 
-        As :meth:`stream`, but nothing is stored; without messages, the plan of ``context``.
-        ``token``: of the last message, where that is a reply. ``top``: tokens of each head. Gives
-        what ``POST /attndb/v1/explain`` gives (docs/openapi.yaml).
+        Takes messages like :meth:`stream`, but stores nothing. Without messages, explains the plan
+        of ``context``. ``token``: index of a token of the last message, if that message is a reply.
+        ``top``: number of tokens per head. Returns the JSON object of ``POST /attndb/v1/explain``
+        (docs/openapi.yaml).
         """
         own = {"messages": _messages(messages), "context": context, "plan": plan, "token": token,
                "top": top}
@@ -351,7 +359,7 @@ class Server:
     def _last_event(
         self, path: str, body: object, progress: Callable[[int, int], None] | None
     ) -> dict[str, Any]:
-        """The answer of what tells how far it is before, by {"done", "total"}."""
+        """Returns the last event of a call. Earlier events report progress: {"done", "total"}."""
         last: dict[str, Any] = {}
         with _Exchange(self, "POST", path, body) as exchange:
             for last in exchange.events():
@@ -374,7 +382,7 @@ class Server:
 
 
 class _as_io_error:
-    """What a broken connection or an answer of the wrong shape raises becomes an IoError."""
+    """Turns the exceptions of a broken connection or of a misshapen answer into IoError."""
 
     def __enter__(self) -> None:
         pass
@@ -392,7 +400,7 @@ class _as_io_error:
 
 
 class _Exchange:
-    """One request and its answer, on a connection of its own. Raises what the server says."""
+    """One request and its answer, on its own connection. Raises the error that the server sends."""
 
     def __init__(self, server: Server, method: str, path: str, body: object = None) -> None:
         headers = {**server._headers, "Connection": "close"}
@@ -416,7 +424,7 @@ class _Exchange:
             return _object(self._read())
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What each event says, up to [DONE]."""
+        """Yields the JSON object of each event, up to [DONE]."""
         num_bytes = 0
         try:
             while True:
@@ -497,7 +505,7 @@ def _context(fields: object) -> ContextInfo:
         raise FailedPreconditionError(f"{fields.get('context')!r}: {why}")
     with _as_io_error():
         rows = {name: fields[name] for name in ContextInfo.__dataclass_fields__ if name in fields}
-        rows.setdefault("expired", False)  # An older server does not tell.
+        rows.setdefault("expired", False)  # An older server does not send it.
         text = str(rows["fingerprint"])
         is_hex = text.startswith("hex:")
         rows["fingerprint"] = bytes.fromhex(text[len("hex:") :]) if is_hex else text.encode()
@@ -508,7 +516,7 @@ def _context(fields: object) -> ContextInfo:
 
 
 def _messages(messages: str | Sequence[Message]) -> list[dict[str, str]]:
-    """As they are sent; a text is one of the user's."""
+    """Returns the messages as they are sent. A text becomes one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     return [dict(message) for message in messages]
@@ -523,13 +531,14 @@ def _answer(text: str, finish: str, usage: Any, headers: http.client.HTTPMessage
             prompt_tokens=int(usage["prompt_tokens"]),
             cached_tokens=int(usage["prompt_tokens_details"]["cached_tokens"]),
             reply_tokens=int(usage["completion_tokens"]),
-            # Told at the end, of a reply that outgrew the window, too; the header came before.
+            # The usage at the end also counts tokens that left during the reply; the header does
+            # not, because the server sends the header before the reply.
             dropped_tokens=int(usage.get("dropped_tokens", headers.get("X-Attndb-Dropped", 0))),
         )
 
 
 def _error(status: int, data: bytes) -> Error:
-    """The exception of what a server says, or of the status that it says it with."""
+    """Makes an exception of the server's error object; without one, of the HTTP status."""
     message, name = f"the server answers with status {status}", None
     try:
         found = _object(data)["error"]

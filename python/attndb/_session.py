@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 
 @checked_late
 class Session:
-    """Made by :meth:`DB.create_session`.
+    """One running request, made by :meth:`DB.create_session`.
 
-    A step, for n new tokens, is, for layer 0, 1, ... in order: ``append(layer, k, v)``, then
+    A step runs n new tokens through the layers 0, 1, ... in order: ``append(layer, k, v)``, then
     ``attend(layer, q)``, which is causal inside the new tokens.
 
     Arrays are numpy, torch (CPU) or anything with DLPack, of float32, float16 or bfloat16, with any
-    strides; none is copied. Shapes: q ``[num_rows, num_q_heads, head_dim]``, k ``[n, num_kv_heads,
-    head_dim]``, v and out with ``v_head_dim``; lse ``[num_rows, num_q_heads]`` float32, the natural
-    log of the sum of exp(logit).
+    strides; no array is copied first. Shapes: q ``[num_rows, num_q_heads, head_dim]``, k ``[n,
+    num_kv_heads, head_dim]``, v and out with ``v_head_dim``; lse ``[num_rows, num_q_heads]``
+    float32, the natural log of the sum of exp(logit).
 
-    A session is one thread's at a time: a call beside another raises
-    :class:`FailedPreconditionError`. The interpreter lock is free while a call computes or blocks.
-    Close it with ``close()`` or ``with``; the collector does it else.
+    One thread at a time may call a session: a second call meanwhile raises
+    :class:`FailedPreconditionError`. A call releases the interpreter lock while it computes or
+    blocks. Close a session with ``close()`` or ``with``. The garbage collector closes a session
+    that nothing refers to any more.
     """
 
     __slots__ = ("_core", "_db", "_spec", "__weakref__")
@@ -55,7 +56,7 @@ class Session:
     # The two primitives.
 
     def append(self, layer: U32, k: Array, v: Array) -> None:
-        """Adds the new tokens' rows to `layer`, rounded to nearest-even to the spec's kv_dtype.
+        """Adds the rows of the new tokens to `layer`, rounded to nearest-even to kv_dtype.
 
         Raises InvalidArgumentError (shape, dtype, a finite value that overflows),
         FailedPreconditionError (layer out of order, unequal rows), ResourceExhaustedError.
@@ -71,10 +72,11 @@ class Session:
     def attend(
         self, layer: U32, q: Array, *, return_lse: bool = False, out: Array | None = None
     ) -> Any:
-        """Attention of the newest ``len(q)`` tokens of `layer` over all tokens up to each.
+        """Computes attention of the newest ``len(q)`` tokens of `layer`, each over all tokens up
+        to its own.
 
-        Returns `out`, or a new array of q's library and dtype; with `return_lse` the pair
-        ``(out, lse)``.
+        Returns `out`; without `out`, a new array of q's library and dtype. With `return_lse`,
+        returns the pair ``(out, lse)``.
         """
         if out is None:
             out = empty(q, (*q.shape[:2], self._core.v_head_dim(layer)))
@@ -88,17 +90,18 @@ class Session:
     def attend_part(
         self, layer: U32, q: Array, out: Array, lse: Array | None, part: U32, num_parts: U32
     ) -> None:
-        """The same call shared by `num_parts` threads of the caller, which give equal arguments but
-        for their `part`; `out` is complete when all have returned. The session keeps the arrays of
-        its last call's parts. A call that lacks a part is given up by :meth:`crop` or
-        :meth:`reset`."""
+        """Computes one attend on `num_parts` of the caller's threads.
+
+        Each thread passes equal arguments except its own `part`, 0 to num_parts - 1. `out` is
+        complete when all parts have returned. The session keeps the arrays of its last call. If
+        some parts never come, :meth:`crop` or :meth:`reset` abandons the call."""
         self._core.attend_part(layer, q, out, lse, part, num_parts)
 
     def search(self, layer: U32, q: Array) -> list[CriticalTokens]:
-        """What the plan chooses of the middle for the newest token, for each q head, without
-        attending to it. q has one row.
+        """Returns the tokens of the middle that the layer's plan selects for the newest token.
 
-        Raises FailedPreconditionError if the layer's plan does not search (topk, dipr and mass do).
+        The list has one item per q head. q has one row. Attends to nothing. Raises
+        FailedPreconditionError if the layer's plan does not search (topk, dipr and mass do).
         """
         return [
             CriticalTokens(np.frombuffer(tokens, np.uint32), np.frombuffer(scores, np.float32))
@@ -112,19 +115,19 @@ class Session:
     @overload
     def update(self, q: Array, k: Array, v: Array, layer: U32, return_kv: bool) -> Any: ...
     def update(self, q: Array, k: Array, v: Array, layer: U32, return_kv: bool = False) -> Any:
-        """:meth:`append`; q is only checked. With `return_kv`: all keys and values of the layer,
-        the drop-in for ``DynamicCache.update``."""
+        """Does :meth:`append`, and checks q. With `return_kv`, returns all keys and values of the
+        layer, so that it can replace ``DynamicCache.update``."""
         num_before = self._core.num_tokens
         self._core.update(q, k, v, layer)
         return self._read_like(k, layer, 0, num_before + len(k)) if return_kv else None
 
     def attention(self, q: Array, layer: U32, *, out: Array | None = None) -> Any:
-        """:meth:`attend`."""
+        """Does :meth:`attend`."""
         return self.attend(layer, q, out=out)
 
     def read_kv(self, layer: U32, begin: U64 = 0, end: U64 | None = None) -> Any:
-        """K and V of tokens [begin, end) as they are held: numpy float32 copies
-        ``[n, num_kv_heads, head_dim]``, in the spec's RoPE layout."""
+        """Copies K and V of tokens [begin, end) as the session holds them: numpy float32
+        ``[n, num_kv_heads, head_dim]``, V with v_head_dim, K in the spec's RoPE layout."""
         last = self._core.num_tokens if end is None else end
         return self._read_like(None, layer, begin, last)
 
@@ -139,12 +142,12 @@ class Session:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens complete in every layer."""
+        """The number of tokens that are complete in every layer, dropped tokens included."""
         return self._core.num_tokens
 
     @property
     def num_reused(self) -> int:
-        """Of these, those found in the store at create_session or put there by store."""
+        """The number of these tokens that create_session reused or store stored."""
         return self._core.num_reused
 
     @property
@@ -154,29 +157,31 @@ class Session:
 
     @property
     def contexts(self) -> tuple[SessionContext, ...]:
-        """Of a session over several contexts (create_session_over) these, in order; else none."""
+        """The contexts of a session over several contexts (create_session_over), in order. Empty
+        for other sessions."""
         return tuple(SessionContext(**row) for row in self._core.contexts)
 
     @property
     def num_dropped(self) -> int:
-        """Tokens that have left, of num_tokens: drop_oldest."""
+        """The number of tokens that drop_oldest dropped, a part of num_tokens."""
         return self._core.num_dropped
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """When tokens left, and which."""
+        """When tokens were dropped, and which."""
         return cuts_of(self._core.cuts)
 
     @property
     def next_position(self) -> int:
-        """Of the next token under RoPE, as the engine counts: first_position and num_tokens, or,
-        over several contexts, the end of the longest of them and what came after; after rebase,
-        what that set it to and what came after."""
+        """The position of the next token under RoPE: usually first_position + num_tokens.
+
+        Over several contexts, it is the end of the longest context plus the tokens since. After
+        rebase, it is the given position plus the tokens since."""
         return self._core.next_position
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the tail and of the segments that are in memory for it."""
+        """Bytes in memory of the session's tail and of its segments' loaded layers."""
         return self._core.memory_bytes
 
     @property
@@ -186,19 +191,19 @@ class Session:
     def crop(self, num_tokens: U64) -> None:
         """Keeps the first `num_tokens` tokens, and makes a failed session usable again.
 
-        Raises InvalidArgumentError (more than there are), FailedPreconditionError (into one of
-        several contexts).
+        Raises InvalidArgumentError (more than there are), FailedPreconditionError (fewer than all
+        tokens of several contexts).
         """
         self._core.crop(num_tokens)
 
     def set_filter(self, ranges: Iterable[Range] = ()) -> None:
-        """Attends, of the tokens that the session holds now, to those in `ranges` alone.
+        """Hides all present tokens except those in `ranges` from later calls.
 
-        Each is ``(begin, end)``, without `end`: chapters of a document, one of several documents.
-        They stand in order and do not overlap. Tokens that are appended later are all attended to;
-        without a range, all are again. Models lean on the first few tokens of a text: keep these
-        too. What is appended while tokens are hidden has keys and values of its own: `store`
-        refuses until it was cropped.
+        A range is ``(begin, end)``, without `end`: a chapter of a document, or one of several
+        documents. Ranges stand in order and do not overlap. Tokens that are appended later are
+        visible. Without a range, the hiding ends. Models rely on the first few tokens of a text, so
+        keep these visible. A token that is appended while others are hidden has other K and V than
+        under the whole prompt: `store` refuses until such tokens are cropped.
         """
         self._core.set_filter([(begin, end) for begin, end in ranges])
 
@@ -210,79 +215,81 @@ class Session:
         keep: Iterable[Range] = (),
         sink: bool = True,
     ) -> None:
-        """The oldest `n` of the tokens that are attended to leave for good ([AS] 3.4).
+        """Drops the oldest `n` tokens that the session attends to, for good ([AS] 3.4).
 
-        The first `keep_first` tokens stay, a system prompt say, and so do the ranges ``(begin,
-        end)`` of `keep` and the newest token. A conversation that outgrows the model's window goes
-        on at once: nothing is computed again, no key or value is copied, tokens keep their indices
-        and positions, and num_tokens counts what has left, too. What stays in front of a gap is
-        attended to as if it stood directly before what follows. `sink`: where keep_first is 0, the
-        first token stays all the same; without an attention sink the perplexity of SmolLM2 grows by
-        two thirds. `store` keeps the whole history, and prompts that begin with all of it find it.
+        The first `keep_first` tokens stay, for example a system prompt. The ranges ``(begin, end)``
+        of `keep` and the newest token stay, too. A conversation that outgrows the model's window
+        thus continues at once: no key or value is computed again or copied. Tokens keep their
+        indices and positions, and num_tokens also counts dropped tokens. Tokens in front of a gap
+        are attended to as if they stood directly before the tokens behind the gap. `sink`: if
+        keep_first is 0, the first token stays nevertheless; without an attention sink the
+        perplexity of SmolLM2 grows by two thirds. `store` keeps the whole history. A prompt finds
+        that context if the prompt begins with the whole history.
 
         Raises InvalidArgumentError (more than there is, keep_first beyond what is attended to,
         ranges), FailedPreconditionError (inside a step, over several contexts), UnsupportedError
-        (no RoPE, or a scaling that depends on the length). The session is unchanged then.
+        (no RoPE, or a scaling that depends on the length), ResourceExhaustedError (over 64 kept
+        pieces, or 1,024 cuts). After an error the session is unchanged.
         """
         self._core.drop_oldest(n, keep_first, [(begin, end) for begin, end in keep], sink)
 
     def heaviest_tokens(
         self, num_tokens: U64, begin: U64 = 0, end: U64 | None = None
     ) -> list[tuple[int, int]]:
-        """Of tokens [begin, end) those that the newest queries of all heads attend to most: ranges
-        of blocks of 16 tokens, `num_tokens` together at most, for `keep` of :meth:`drop_oldest`
-        ([AS] 3.4, selective preservation).
+        """Returns the tokens of [begin, end) that the newest queries of all heads attend to most.
 
-        Reads all keys that are attended to. Raises FailedPreconditionError (no queries are sampled:
-        ``attndb.open(query_sample=)``), InvalidArgumentError, and as attend.
+        The result is ranges of whole blocks of 16 tokens, together at most `num_tokens` tokens.
+        Pass it as `keep` to :meth:`drop_oldest` ([AS] 3.4, selective preservation). Reads all keys
+        that the session attends to. Raises InvalidArgumentError, FailedPreconditionError (no
+        queries are sampled: ``attndb.open(query_sample=)``), and the errors of attend.
         """
         last = self.num_tokens if end is None else end
         return self._core.heaviest_tokens(begin, last, num_tokens)
 
     def rebase(self, position: I64) -> None:
-        """From now on the engine takes `position` for the next token, and goes on from there.
+        """Tells the session that the engine uses `position` for the next token and counts on.
 
-        q and k that it gives are turned to the positions that the session's tokens have, by angles
-        in float64. For engines whose own angles are float32, and off at large positions. Is not
-        stored.
+        The session rotates the engine's q and k to the positions of its own tokens, with angles in
+        float64. An engine with float32 angles thus computes none for large positions, where they
+        are inexact. A rebase is not stored: a new session begins with its own positions.
         """
         self._core.rebase(position)
 
     def await_derived(self, layer: U32) -> None:
-        """Waits until what the layer's plan reads of planes, indexes and codes is made.
+        """Waits until the planes, indexes and codes that the layer's plan reads are made.
 
-        For all stored tokens, and for those that are not stored in whole blocks of 4,096, as far as
-        it can be: PQCache (Alg. 1) waits so for a layer's codes before its second token. `attend`
-        never does: what is not there it reads exactly.
+        The call waits for all stored tokens, and for the tail's whole blocks of 4,096 tokens, as
+        far as these objects can be made. PQCache (Alg. 1) waits in this way for a layer's codes
+        before the second token. `attend` never waits: it reads tokens without such objects exactly.
         """
         self._core.await_derived(layer)
 
     def awaits_derived(self, layer: U32) -> bool:
-        """Whether an engine is to call `await_derived` before the layer's next single token.
+        """Whether an engine should call `await_derived` before the layer's next single token.
 
-        The layer's plan says ``await=1`` and reads what is derived, and nobody has waited since
-        the plan was set, the stored tokens changed and the last block of 4,096 tokens that are not
-        stored was complete. Cheap. The first token after a prompt
-        is not waited for. False for a layer that the model does not have.
+        True if the layer's plan says ``await=1`` and reads derived objects, and no await_derived
+        has run since the last change. Changes are a new plan, a change of the stored tokens, and a
+        new whole block of 4,096 tokens in the tail. The first token after a prompt needs no wait.
+        False for a layer that the model does not have. The call takes no lock.
         """
         return self._core.awaits_derived(layer)
 
     def fork(self) -> Session:
-        """A second session with the same tokens; tails are shared until one of them appends."""
+        """Returns a second session with the same tokens. Both share the tail until one appends."""
         session = Session(self._core.fork(), self._spec, self._db)
         self._db._adopt(session)
         return session
 
     def reset(self) -> None:
-        """Forgets all tokens, the stored prefix too."""
+        """Forgets all tokens, also the stored prefix."""
         self._core.reset()
 
     # Plans.
 
     def set_plan(self, plan: str) -> None:
-        """Sets the plan (docs/plan.md) for the calls to come.
+        """Sets the plan (docs/plan.md) of later calls.
 
-        Raises InvalidArgumentError, with the column.
+        Raises InvalidArgumentError, which names the column of the fault.
         """
         self._core.set_plan(plan)
 
@@ -291,7 +298,8 @@ class Session:
     @overload
     def explain(self, layer: U32) -> LayerExplain: ...
     def explain(self, layer: U32 | None = None) -> Explain | LayerExplain:
-        """Plan, prediction and what the last call of each layer, or of `layer`, cost."""
+        """Returns the plan, its prediction, and the cost of the last call of each layer, or of
+        `layer` only."""
         if layer is not None:
             return _layer_explain(self._core.explain_layer(layer))
         fields = self._core.explain()
@@ -300,7 +308,7 @@ class Session:
         substitutes = tuple(Substitute(**row) for row in fields.pop("substitutes"))
         return Explain(contexts=contexts, layers=layers, substitutes=substitutes, **fields)
 
-    # Life.
+    # Closing, and Python's protocols.
 
     def close(self) -> None:
         """Ends the session. Every later call but `close` raises FailedPreconditionError."""
@@ -341,12 +349,12 @@ def attend_batch(
     return_lse: bool = False,
     errors: list[Error | None] | None = None,
 ) -> Any:
-    """One step of one layer for many sessions (continuous batching).
+    """Attends in one layer for many sessions (continuous batching).
 
-    The rows of q and out are those of ``sessions[0]``, then of ``sessions[1]``, ...:
-    ``num_rows[i]`` each; k and v were appended before. All threads work off the sessions' calls
-    together. A list ``errors`` is filled with the error of each session, or None; without it, the
-    first error is raised, and the other sessions are complete.
+    q and out have the rows of ``sessions[0]``, then of ``sessions[1]``, ...: ``num_rows[i]`` rows
+    each. Append k and v of each session before. All threads share the work of the sessions. If a
+    list ``errors`` is given, the call fills it with the error of each session, or None. Without
+    ``errors``, the call raises the first error; the output of the other sessions is complete.
     """
     if not sessions:
         raise InvalidArgumentError("sessions: expected one or more, found none")

@@ -15,11 +15,11 @@ RopeLayout = Literal["half", "interleaved"]
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary position embedding as it was applied to q and k before attndb sees them.
+    """The rotary position embedding that the engine applies to q and k before attndb sees them.
 
     ``layout``: "half" pairs channels i and i + rope_dims/2 (Hugging Face, ggml NEOX), "interleaved"
     pairs 2i and 2i + 1 (ggml NORM). ``rope_dims``: leading channels that are rotated; 0 = all.
-    ``scaling``: canonical text of a scaling with its parameters; part of the identity only.
+    ``scaling``: canonical text of a scaling with its parameters. It is part of the identity.
     """
 
     base: float = 10000.0
@@ -41,8 +41,8 @@ class LayerSpec:
     soft_cap: float | None = None  # logit = soft_cap * tanh(logit / soft_cap).
     sliding_window: int | None = None  # Token i sees (i - sliding_window, i].
     rope: Rope | None = None  # None: keys are not rotated.
-    # For each q head: adds exp(it) to the softmax's denominator, as a token of value 0 would that
-    # every row sees (GPT-OSS's learned sinks, ``s_aux``). None = none. lse includes it.
+    # One logit per q head, whose exp is added to the softmax's denominator (GPT-OSS's learned
+    # sinks, ``s_aux``). It acts like a token of value 0 that every row sees. lse includes it.
     denominator_logits: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -60,14 +60,14 @@ class LayerSpec:
 @checked
 @dataclass(frozen=True)
 class ModelSpec:
-    """The layers of a model, the dtype of its stored K and V, and who it is.
+    """The layers of a model, the dtype of its stored K and V, and its identity.
 
-    ``fingerprint``: identity of weights, adapters and tokenizer: any bytes, 1 to 256 of them (a
-    SHA-256, say). KV is reused under an equal fingerprint only. ``unrotated_keys``: keys are stored
-    as they were before RoPE and turned each time that they are read ([AS] 3.4), for comparison;
-    callers give and get rotated keys as ever. ``name`` and ``path``: what people call the model and
-    where its files are, no part of the identity; they are kept with its contexts, and messages name
-    it by them. At most 256 and 4096 bytes.
+    ``fingerprint``: identity of weights, adapters and tokenizer: 1 to 256 bytes, for example a
+    SHA-256. KV is reused under an equal fingerprint only. ``unrotated_keys``: the store keeps keys
+    as they were before RoPE and rotates them at each read ([AS] 3.4), for comparison. Callers still
+    give and get rotated keys. ``name`` and ``path``: the model's name and the place of its files,
+    at most 256 and 4096 bytes. They are no part of the identity: contexts keep them, and messages
+    name the model by them.
     """
 
     layers: Sequence[LayerSpec]
@@ -104,7 +104,7 @@ class ModelSpec:
         fingerprint: bytes,
         unrotated_keys: bool = False,
     ) -> ModelSpec:
-        """A model whose layers are all alike."""
+        """Returns the spec of a model whose layers are all alike."""
         layer = LayerSpec(
             num_q_heads, num_kv_heads, head_dim, v_head_dim=v_head_dim, scale=scale, rope=rope
         )
