@@ -1,4 +1,4 @@
-"""What attention needs, and what plans cost, in numbers: of a model's captured K, V and q.
+"""Measures how many tokens attention needs and what plans cost, from captured K, V and q.
 
     from attndb import measure
 
@@ -6,15 +6,15 @@
     measure.tokens_for_mass(file)              # [num_layers, num_q_heads] tokens for 90 %
     measure.plan_errors(file, ["topk(k=64)", "dipr(alpha=0.012)"])
 
-Rows:    ``queries`` are the last so many tokens of the file whose q it has; each sees the tokens
-         up to itself, or its layer's sliding window. A single ``query`` is a token's index, which
-         counts from the end if it is negative.
-Arrays:  float64, computed from the file's K and q; ``[num_layers, num_q_heads]`` has the file's
-         layers in its order, and NaN where a layer has fewer heads than another. K and V of one
-         layer are in memory at a time.
+Rows:    ``queries`` is a number of tokens at the end of the file, which must have their q. Each of
+         them sees the tokens up to itself, or its layer's sliding window. A single ``query`` is a
+         token's index; a negative index counts from the end.
+Arrays:  float64, computed from the file's K and q. ``[num_layers, num_q_heads]`` has the layers in
+         the file's order, and NaN where a layer has fewer heads than another layer. Memory holds K
+         and V of one layer at a time.
 Errors:  InvalidArgumentError: no such layer, no q of such a token, a bad plan or share.
-Source:  tokens for a softmax mass and DIPR's, AlayaDB 6.1 and its Fig. 5; error against tokens, its
-         Fig. 6.
+Source:  tokens for a share of the softmax and tokens of DIPR: AlayaDB 6.1 and Fig. 5. Error against
+         tokens: AlayaDB Fig. 6.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What completion offers: not the modules that this one imports."""
+    """The names that completion offers, without the modules that this module imports."""
     return __all__
 
 
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# Rows of q, times a group's heads, times all tokens, in float64: 64 MiB at 128K.
+# Rows of q that are scored at a time. Their scores for one group take 64 MiB at 128K tokens.
 _ROWS_AT_ONCE = 16
 
 _OPTIONS: dict[str, set[str]] = {  # Options of canonical plans.
@@ -78,22 +78,22 @@ class Selection:
     """The tokens that one query attends to under a plan. Flags are [num_q_heads, num_tokens]."""
 
     plan: str  # Canonical plan text of the layer.
-    attended: Flags  # Sink, window and critical tokens; all that the query sees under `full`.
-    critical: Flags  # Those of the middle that the plan chose.
+    attended: Flags  # Sink, window and critical tokens; under `full`, all visible tokens.
+    critical: Flags  # Tokens of the middle that the plan selected.
 
 
 @dataclass(frozen=True)
 class PlanError:
-    """What a plan costs and loses against `full`, over rows, heads and layers of a file."""
+    """The cost and the error of a plan against `full`, over rows, heads and layers of a file."""
 
-    plan: str  # As it was given.
+    plan: str  # The plan text as given.
     error: float  # Mean over q heads, rows and layers of |out - out of full| / |out of full|.
     # K and V bytes read for one new token, in all the file's layers together.
     bytes_per_token: float
-    full_bytes_per_token: float  # The bytes that `full` reads for it.
+    full_bytes_per_token: float  # The bytes that `full` reads for such a token.
     selected: float  # Critical tokens per q head and row, in layers without a sliding window.
-    # What ran, as LayerExplain has it: plan text by layer of the file, and what of the plan did not
-    # run, or not for all tokens.
+    # As in LayerExplain: the plan text that ran, by layer of the file, and the parts of the plan
+    # that did not run, or not for all tokens.
     ran: tuple[str, ...]
     substitutes: tuple[Substitute, ...]
     by_head: Doubles = field(repr=False, compare=False)  # [num_layers, num_q_heads] of `error`.
@@ -106,15 +106,16 @@ class PrefixHit:
     prompt: str  # Its name, or its number from 0.
     num_tokens: int
     num_reused: int  # At most num_tokens - 1: one token is left for the engine.
-    context: str  # That it is reused from, by name or "#id"; empty if from none.
+    context: str  # The context that is reused, by name or "#id"; empty if none is.
 
 
 @checked
 def attention_weights(file: KvFile, layer: U32, query: I64 = -1) -> Doubles:
-    """Softmax weights [num_q_heads, num_tokens] of one captured query; 0 for what it doesn't see.
+    """Returns the softmax weights [num_q_heads, num_tokens] of one captured query.
 
-    Causal, with the layer's scale, soft cap, sliding window and denominators, which keep the rest:
-    the weights of a layer that has some sum to less than 1.
+    Tokens that the query does not see weigh 0. The weights are causal, with the layer's scale, soft
+    cap, sliding window and denominators. In a layer with denominators the weights sum to less than
+    1, because the denominators take the rest.
     """
     row = _row(file, query)
     shape = _shape(file, layer)
@@ -129,15 +130,16 @@ def attention_weights(file: KvFile, layer: U32, query: I64 = -1) -> Doubles:
 
 @checked
 def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: U32 = 16) -> Doubles:
-    """Tokens of largest weight that together hold `mass` of what all tokens weigh: [num_layers,
-    num_q_heads], mean over the last `queries` rows. Each head needs at least one."""
+    """Counts the tokens of largest weight that together hold the share `mass` of all weights.
+
+    Returns [num_layers, num_q_heads]: means over the last `queries` rows. A count is at least 1."""
     if not 0.0 < mass <= 1.0:
         raise InvalidArgumentError(f"mass: expected more than 0 and at most 1, found {mass}")
 
     def count(shape: LayerSpec, scores: Doubles) -> Doubles:
         ascending = np.sort(_softmax(_logits(shape, scores)), axis=-1)
         held = np.cumsum(ascending[..., ::-1], axis=-1)
-        short = held < mass * held[..., -1:]  # Never the last, whatever rounding did.
+        short = held < mass * held[..., -1:]  # False at the last token, whatever the rounding.
         return np.asarray(np.count_nonzero(short, axis=-1) + 1.0, np.float64)
 
     return _by_head(file, queries, count)
@@ -147,11 +149,11 @@ def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: U32 = 16) -> Doubl
 def dipr_tokens(
     file: KvFile, *, alpha: float | None = None, beta: float | None = None, queries: U32 = 16
 ) -> Doubles:
-    """Tokens whose score is within `beta` of the row's largest: [num_layers, num_q_heads], mean
-    over the last `queries` rows.
+    """Counts the tokens whose score is within `beta` of the row's largest score.
 
-    `beta` is a margin of unscaled scores; ``alpha`` stands for beta = -ln(alpha) / scale. All
-    visible tokens count, sink and window too: there is no plan here.
+    Returns [num_layers, num_q_heads]: means over the last `queries` rows. `beta` is a margin of
+    unscaled scores; ``alpha`` stands for beta = -ln(alpha) / scale. All visible tokens count, also
+    those that a plan would read as sink and window.
     """
     if (alpha is None) == (beta is None):
         raise InvalidArgumentError("dipr_tokens: expected one of alpha and beta")
@@ -169,11 +171,11 @@ def dipr_tokens(
 
 @checked
 def critical_tokens(file: KvFile, layer: U32, plan: str, query: I64 = -1) -> Selection:
-    """The tokens that `plan` makes one captured query of `layer` attend to.
+    """Returns the tokens that one captured query of `layer` attends to under `plan`.
 
-    Computed here in float64 by the rules of docs/plan.md: a session may take another of two tokens
-    whose scores differ by rounding. Raises UnsupportedError for a query that this function doesn't
-    know.
+    This function computes in float64 by the rules of docs/plan.md. A session may select another
+    token if two scores differ by rounding only. Raises UnsupportedError for a kind of query that
+    this function does not know.
     """
     row = _row(file, query)
     shape = _shape(file, layer)
@@ -209,16 +211,17 @@ def plan_errors(
     queries: U32 = 16,
     custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> list[PlanError]:
-    """Error and bytes of each plan, measured: sessions of a temporary store replay the last
-    `queries` tokens one by one, layer by layer, under the plan and under `full`.
+    """Measures the error and the bytes of each plan.
 
-    Plans are of the file's model: their layers are the model's, also where the file has some only.
-    `auto` decides by fixed prices, and one thread computes, so that every run is alike. What a plan
-    reads of indexes and key planes is built and waited for before the first token; plans with
-    ``await=1`` wait before each. ``custom_indexes``: as :func:`attndb.open`.
+    Sessions of a temporary store replay the last `queries` tokens one by one, layer by layer, under
+    the plan and under `full`. Layer numbers in plans are the model's, even if the file has only
+    some layers. `auto` decides by fixed prices and one thread computes, so that every run is alike.
+    The function waits for the indexes and planes that a plan reads before the first token; under
+    plans with ``await=1`` it waits before each token. ``custom_indexes``: see :func:`attndb.open`.
 
-    Raises UnsupportedError for a plan whose index can't be built, as of a file with too few tokens:
-    what would be measured is a scan. What else did not run is in ``substitutes``.
+    Raises UnsupportedError for a plan whose index can't be built, for example because the file has
+    too few tokens: the figures would be those of a scan. ``substitutes`` lists other parts of a
+    plan that did not run.
     """
     rows = _rows(file, queries)
     plans = list(plans)
@@ -261,8 +264,8 @@ def plan_errors(
 def prefix_hits(
     db: DB, spec: ModelSpec, prompts: Sequence[Tokens] | Mapping[str, Tokens]
 ) -> list[PrefixHit]:
-    """How much of each prompt ``db.create_session(spec, prompt)`` would reuse now, and of which
-    context. Counts as no use of a context."""
+    """Tells how much of each prompt ``db.create_session(spec, prompt)`` would reuse now, and from
+    which context. Changes no access time."""
     named: Iterable[tuple[Any, Tokens]] = (
         prompts.items() if isinstance(prompts, Mapping) else enumerate(prompts)
     )
@@ -284,7 +287,7 @@ def _shape(file: KvFile, layer: int) -> LayerSpec:
 
 
 def _rows(file: KvFile, queries: int) -> range:
-    """Tokens of the last `queries` rows of q."""
+    """Returns the indices of the file's last `queries` tokens, whose q the file must have."""
     if not file.num_queries:
         raise InvalidArgumentError(
             f"{file.path}: the file has no q, which captures have: attndb capture makes one"
@@ -315,13 +318,13 @@ def _scale(shape: LayerSpec) -> float:
 
 
 def _margin(shape: LayerSpec, alpha: float | None, beta: float | None) -> float:
-    """Of scores, for one of the two that is given."""
+    """Returns the margin of unscaled scores from alpha or from beta, one of which is given."""
     return -math.log(alpha) / _scale(shape) if alpha is not None else beta or 0.0
 
 
 def _scores(file: KvFile, layer: int, rows: range) -> Iterator[tuple[int, Doubles]]:
-    """For each group of q heads, by its first head, and for some rows at a time: q.k, unscaled,
-    ``[rows, group_size, rows.stop]``, and -inf for tokens that a row doesn't see."""
+    """Yields, for each group of q heads and some rows at a time, the group's first head and its
+    unscaled scores q.k ``[rows, group_size, rows.stop]``; -inf for tokens that no row sees."""
     shape = _shape(file, layer)
     group = shape.num_q_heads // shape.num_kv_heads
     q = file.read_queries(layer, rows.start, rows.stop)
@@ -348,7 +351,7 @@ def _logits(shape: LayerSpec, scores: Doubles) -> Doubles:
 
 
 def _softmax(logits: Doubles, denominators: Doubles | None = None) -> Doubles:
-    """denominators: [heads, 1], one more logit of each head that only the sum has."""
+    """Returns softmax weights. denominators: [heads, 1], one logit per head in the sum only."""
     extra = np.full((1, 1), -np.inf) if denominators is None else denominators
     most = np.maximum(logits.max(axis=-1, keepdims=True), extra)
     weights = np.exp(logits - most)
@@ -399,7 +402,7 @@ def _parse(text: str) -> tuple[str, dict[str, float]]:
 def _choose(
     name: str, options: Mapping[str, float], shape: LayerSpec, scores: Doubles, middle: Doubles
 ) -> Flags:
-    """The critical ones of `middle`, which is a part of `scores`."""
+    """Flags the critical tokens of `middle`, which is a part of `scores`."""
     chosen = np.zeros(len(middle), np.bool_)
     if name == "topk":
         chosen[np.argsort(-middle, kind="stable")[: int(options["k"])]] = True
@@ -419,10 +422,10 @@ def _choose(
 
 @dataclass
 class _Replay:
-    """One layer under one plan, the rows one by one."""
+    """The results of one layer under one plan, whose rows ran one by one."""
 
     out: Floats  # [rows, num_q_heads, v_head_dim]
-    num_bytes: float  # Read per row.
+    num_bytes: float  # Bytes read per row.
     selected: float
     ran: str
     substitutes: tuple[Substitute, ...]
@@ -431,7 +434,7 @@ class _Replay:
 def _replay_layer(
     db: DB, file: KvFile, layer: int, rows: range, plans: Sequence[str]
 ) -> list[_Replay]:
-    """The layer as a model of its own, whose tokens before `rows` are stored."""
+    """Replays a layer as a model of one layer. The tokens before `rows` are stored first."""
     spec = ModelSpec([_shape(file, layer)], file.spec.kv_dtype, file.spec.fingerprint)
     k, v = file.read_kv(layer)
     q = file.read_queries(layer, rows.start, rows.stop)
@@ -467,7 +470,8 @@ def _replay_layer(
 
 
 def _check_built(plan: str, substitutes: Sequence[Substitute]) -> None:
-    """Figures of a scan must not stand under an index's name."""
+    """Raises UnsupportedError if a scan ran instead of an index, so that no figures of a scan stand
+    under the name of an index."""
     missing: dict[str, float] = {}
     for each in substitutes:
         if each.because.startswith("too few tokens") or each.because in ("not built", "no memory"):
@@ -477,7 +481,7 @@ def _check_built(plan: str, substitutes: Sequence[Substitute]) -> None:
 
 
 def _merged(of_layers: Sequence[Sequence[Substitute]]) -> tuple[Substitute, ...]:
-    """Those that say the same are one, whose share is that of all these layers."""
+    """Merges equal substitutes of several layers into one, with the share of all these layers."""
     merged: dict[tuple[str, str, str], float] = {}
     for each in (each for of_layer in of_layers for each in of_layer):
         key = (each.ran, each.wanted, each.because)
@@ -489,7 +493,7 @@ def _merged(of_layers: Sequence[Sequence[Substitute]]) -> tuple[Substitute, ...]
 
 
 def _error(out: Floats, full: Floats) -> Doubles:
-    """[num_q_heads]: relative norm of the difference, mean over rows."""
+    """Returns [num_q_heads]: the relative norm of the difference, a mean over rows."""
     wanted = np.linalg.norm(full.astype(np.float64), axis=-1)
     off = np.linalg.norm(out.astype(np.float64) - full, axis=-1)
     ratios = np.divide(off, wanted, out=np.where(off > 0, np.inf, 0.0), where=wanted > 0)

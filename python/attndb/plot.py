@@ -1,14 +1,14 @@
-"""Pictures of what attention needs and what plans cost: matplotlib figures of attndb.measure.
+"""Draws the measurements of attndb.measure as matplotlib figures.
 
     from attndb import plot
 
     file = attndb.KvFile("book.safetensors")
     plot.attention(file, layer=4, head=2, plan="dipr(alpha=0.012)", path="attention.png")
 
-Each function draws what the function of its name in attndb.measure gives, or what a session
-explains, and returns a
-``matplotlib.figure.Figure``; with ``path`` it also saves it, in the format that the name ends with
-(png, svg, pdf). pyplot is not used: no window, no backend, no global state.
+Each function draws the numbers of attndb.measure, of a session's explain or of a report, and
+returns a ``matplotlib.figure.Figure``. With ``path``, the function also saves the figure, in the
+format that the path ends with (png, svg, pdf). The module does not use pyplot, so it opens no
+window, needs no backend and changes no global state.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What completion offers: not the modules that this one imports."""
+    """The names that completion offers, without the modules that this module imports."""
     return __all__
 
 
-# Okabe and Ito's colours, which people tell apart whatever their eyes; paler ones for the rest.
+# Okabe and Ito's colours, which colour-blind people can tell apart; paler colours for the rest.
 _BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#A6548A"
 _GREY, _PALE, _STRIPE = "#767676", "#CFCFCF", "#F4F4F4"
-_FLOOR = 1e-10  # Weights below are drawn at the lower edge.
+_FLOOR = 1e-10  # Smaller weights are drawn at the lower edge.
 
-_PLANS = (  # That plan_errors.png compares.
+_PLANS = (  # The plans that plan_errors.png compares.
     *(f"topk(k={k})" for k in (16, 64, 256)),
     *(f"dipr(alpha={alpha})" for alpha in (0.1, 0.012, 0.001)),
     "window",
@@ -70,12 +70,12 @@ _PLANS = (  # That plan_errors.png compares.
 
 @dataclass(frozen=True)
 class Pictures:
-    """What :func:`pictures` drew."""
+    """The result of :func:`pictures`."""
 
     files: tuple[str, ...]
     layer: int  # The layer that attention.png shows.
-    head: int  # The q head there.
-    points: tuple[PlanError, ...]  # What plan_errors.png shows.
+    head: int  # The q head that attention.png shows.
+    points: tuple[PlanError, ...]  # The points of plan_errors.png.
 
 
 @checked
@@ -90,14 +90,15 @@ def pictures(
     format: Literal["png", "svg", "pdf"] = "png",  # noqa: A002: matplotlib's word.
     drawn: Callable[[str], object] | None = None,
 ) -> Pictures:
-    """The three pictures of a captured file that `attndb plot` draws, in `folder`, which is made.
+    """Draws the three pictures of `attndb plot` for a captured file. Creates `folder` if needed.
 
-    tokens_for_mass: the tokens that each head needs. attention: what the newest token attends to in
-    one q head, the critical tokens of `plan` marked; without `layer` and `head` the one that
-    attends most to each of its critical tokens. plan_errors: what plans lose, and what they read.
+    tokens_for_mass: the tokens that each head needs. attention: the weights of the newest token in
+    one q head, with the critical tokens of `plan` marked. Without `layer` and `head`, the function
+    picks the head that attends most to each of its critical tokens. plan_errors: the errors of
+    plans against the bytes that they read.
 
-    ``queries``: the last so many of which q is there. ``drawn(path)`` after each picture, which
-    replaces one of its name.
+    ``queries``: at most this many rows at the end of the file are measured. ``drawn(path)`` is
+    called after each picture. A picture replaces a file of the same name.
     """
     made = os.fsdecode(folder)
     os.makedirs(made, exist_ok=True)
@@ -127,8 +128,8 @@ def pictures(
 def _telling_head(
     file: KvFile, plan: str, layer: int | None, head: int | None
 ) -> tuple[int, int]:
-    """The layer and q head, of those that may be chosen, that attends most to each of its critical
-    tokens."""
+    """Returns the layer and q head that attends most to each of its critical tokens. `layer` and
+    `head` limit the choice."""
     best = (-1.0, 0, 0)
     for at in file.layers if layer is None else (layer,):
         weights = measure.attention_weights(file, at)
@@ -151,8 +152,8 @@ def tokens_for_mass(
     beta: float | None = None,
     path: Path | None = None,
 ) -> Figure:
-    """Tokens that each q head needs for a share of the softmax, as AlayaDB Fig. 5; with `alpha` or
-    `beta` also how many a range query (DIPR) takes."""
+    """Draws the tokens that each q head needs for a share of the softmax (AlayaDB Fig. 5). With
+    `alpha` or `beta`, also draws the number of tokens that a range query (DIPR) takes."""
     needed = measure.tokens_for_mass(file, mass, queries)
     num_layers, num_heads = needed.shape
     figure, axes = _new(7.2 if num_layers <= 12 else 11.0)
@@ -191,8 +192,8 @@ def attention(
     query: I64 = -1,
     path: Path | None = None,
 ) -> Figure:
-    """Softmax weight of each token that one query of one q head sees, against the token's position;
-    with `plan`, the tokens that it attends to are marked."""
+    """Draws the softmax weight of each token that one query of one q head sees, by position. With
+    `plan`, marks the tokens that the plan attends to."""
     weights = measure.attention_weights(file, layer, query)
     if not 0 <= head < len(weights):
         raise InvalidArgumentError(f"head {head}: layer {layer} has {len(weights)} q heads")
@@ -246,8 +247,9 @@ def plan_errors(
     notes: str = "",
     path: Path | None = None,
 ) -> Figure:
-    """Error of plans against the bytes that they read, or against the critical tokens that they
-    select (AlayaDB Fig. 6). Plans of one name are joined. ``notes``: for the title."""
+    """Draws the error of plans against the bytes that they read, or against the critical tokens
+    that they select (AlayaDB Fig. 6). A line joins plans of one name. ``notes``: text below the
+    title."""
     if not points:
         raise InvalidArgumentError("points: expected one or more, found none")
     if against not in ("bytes", "selected"):
@@ -295,8 +297,8 @@ def physical_plan(
     notes: str = "",
     path: Path | None = None,
 ) -> Figure:
-    """What a session runs in each layer and kv head: the colour is what was read, or how long it
-    took, for the last token (as predicted, before a run); heads that read everything are dotted."""
+    """Draws the cost of each layer and kv head of a session. The colour shows the bytes or the time
+    of the last call; before a run, the prediction. A dot marks heads that read everything."""
     if not explain.layers:
         raise InvalidArgumentError("explain: expected one or more layers, found none")
     if show not in ("bytes", "time"):
@@ -341,7 +343,7 @@ def physical_plan(
 def prefix_hits(
     hits: Sequence[PrefixHit], *, notes: str = "", path: Path | None = None
 ) -> Figure:
-    """Of each prompt, the tokens that a store has and those that the model must run."""
+    """Draws, for each prompt, the tokens that a store has and those that the model must run."""
     if not hits:
         raise InvalidArgumentError("hits: expected one or more, found none")
     figure, axes = _new(7.2, 1.6 + 0.3 * min(len(hits), 60))
@@ -372,8 +374,8 @@ def _cost(point: PlanError, against: str) -> float:
 
 
 def _differences(points: Sequence[PlanError]) -> list[str]:
-    """For each plan of one name, the options in which it differs from the others. A logarithmic
-    axis has no place for an error of 0: the text says so."""
+    """Returns, for each plan of one name, the options in which it differs from the other plans. A
+    text names an error of 0, because a logarithmic axis has no place for it."""
     options = [point.plan.partition("(")[2].rstrip(") ").split(",") for point in points]
     common = set.intersection(*map(set, options)) if len(options) > 1 else set()
     texts = [",".join(text for text in of_one if text not in common) for of_one in options]
@@ -386,8 +388,8 @@ def _differences(points: Sequence[PlanError]) -> list[str]:
 def _label_points(
     figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, str, str]]
 ) -> None:
-    """Writes each ``(x, y, text, color)`` at the corner of its point where it hides least."""
-    figure.draw_without_rendering()  # Fixes the layout, which places in pixels depend on.
+    """Writes each ``(x, y, text, color)`` at the corner of its point where the text hides least."""
+    figure.draw_without_rendering()  # Fixes the layout, on which places in pixels depend.
     curves = [line.get_transform().transform(line.get_xydata()) for line in axes.get_lines()]
     inked = np.concatenate([_along(curve) for curve in curves])
     for x, y, text, color in labels:
@@ -409,7 +411,7 @@ def _label_points(
 
 
 def _along(curve: Doubles) -> Doubles:
-    """Points on a line through [n, 2] corners, in pixels."""
+    """Returns points on the line through [n, 2] corners, in pixels."""
     at = np.linspace(0, len(curve) - 1, 100 * len(curve))
     whole = np.arange(len(curve))
     return np.column_stack([np.interp(at, whole, curve[:, i]) for i in range(2)])
@@ -417,8 +419,9 @@ def _along(curve: Doubles) -> Doubles:
 
 @checked
 def tiers(report: SimulateReport, *, notes: str = "", path: Path | None = None) -> Figure:
-    """Hit rates of simulated policies: against the size of disk, or of memory where there is one
-    size of disk, as a curve each; of one memory and disk as bars, as AttentionStore Fig. 21."""
+    """Draws the hit rates of simulated policies. Curves show them against the size of disk, or
+    against the size of memory if there is only one size of disk. Bars show them if there is one
+    size of each (AttentionStore Fig. 21)."""
     if not report.runs:
         raise InvalidArgumentError("report: expected one or more runs, found none")
     figure, axes = _new(7.2)
@@ -470,7 +473,7 @@ def _hit_curves(axes: Axes, runs: Sequence[SimulatedRun], *, by_disk: bool, othe
 
 
 def _new(width: float, height: float = 4.3) -> tuple[Figure, Axes]:
-    """Inches. A figure that no pyplot knows."""
+    """Makes a figure of this size in inches, without pyplot."""
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
@@ -498,7 +501,7 @@ def _title(axes: Axes, title: str, notes: str) -> None:
 
 
 def _note(axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float]) -> None:
-    """Small text at x of the axes' width and y of the data, to the left of it."""
+    """Writes a small text to the left of `at`: x in axes' widths, y in data."""
     axes.annotate(text, at, by, xycoords=("axes fraction", "data"), textcoords="offset points",
                   ha="right", color=_GREY, fontsize=8)
 

@@ -1,18 +1,19 @@
-"""attndb under Hugging Face transformers >= 5.12: the model keeps weights, attndb the context.
+"""attndb under Hugging Face transformers >= 5.12: the model has the weights, attndb the context.
 
     import attndb, attndb.hf
 
-    attndb.hf.use(model)                                   # Once a model.
+    attndb.hf.use(model)                                   # Once per model.
     with attndb.open("store") as db:
         cache, ids = attndb.hf.create_session(db, model, input_ids)
         output = model.generate(**ids, past_key_values=cache)
-        cache.store(name="manual")                         # A later process starts from it.
+        cache.store(name="manual")                         # A later process can reuse it.
 
-A forward that is given an :class:`AttndbCache` attends in attndb; any other forward of the same
-model runs exactly as before :func:`use`. What can't be honoured raises
-:class:`attndb.UnsupportedError` before any token is made.
+A forward that gets an :class:`AttndbCache` attends in attndb. Any other forward of the same model
+runs exactly as before :func:`use`. A model or an argument that attndb does not support raises
+:class:`attndb.UnsupportedError` before the model makes a token.
 
-Attention in attndb has no gradient: a backward pass through it raises. CPU tensors only.
+Attention in attndb has no gradient: a backward pass through it raises an error. All tensors must be
+on the CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transformers Cache whose keys and values lie in attndb: one session a row of the batch."""
+"""A transformers Cache whose keys and values lie in attndb: one session per row of the batch."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from attndb.hf._window import Window
 
 @checked_late
 class AttndbCache(Cache):
-    """Made by :func:`attndb.hf.create_session`; give it to ``model.generate`` or to a forward as
-    ``past_key_values``. A context manager.
+    """A cache made by :func:`attndb.hf.create_session`; a context manager.
 
-    It holds no tensor. A forward's new tokens go to the sessions, and all layers attend there.
-    After N generated tokens it holds prompt + N - 1: the last one has not been run.
+    Pass the cache to ``model.generate`` or to a forward as ``past_key_values``. The cache holds no
+    tensor: a forward appends its new tokens to the sessions, and all layers attend there. After N
+    generated tokens the cache holds the prompt and N - 1 tokens, because the model has not run the
+    last token.
 
-    After a forward that failed or was interrupted only ``crop``, ``reset`` and ``close`` are legal:
-    ``crop(0)`` goes back to where the forward began. One thread at a time.
+    After a failed or interrupted forward only ``crop``, ``reset`` and ``close`` are legal:
+    ``crop(0)`` restores the state before the forward. One thread at a time may use a cache.
     """
 
     def __init__(
@@ -61,37 +62,38 @@ class AttndbCache(Cache):
         self._num_columns_reused = num_columns
         self._window = window
         self._weights = binding.weights_stamp()
-        # Called in each forward with (layer, q [batch, n, num_q_heads, head_dim]): a view.
+        # Each forward calls it with (layer, q [batch, n, num_q_heads, head_dim]); q is a view.
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
-        self._has_run = False  # Since it was made for its prompt, or cropped, or reset.
+        # A forward has run, or crop has shortened the cache, since it was made or reset.
+        self._has_run = False
         self._failed = False
-        # While a forward runs in pieces: _num_columns and _has_run where it began, and its thread.
+        # While a forward runs in pieces: _num_columns and _has_run at its start, and its thread.
         self._start: tuple[int, bool, int] | None = None
-        self._runs_piece = False  # The next step is a piece that others follow.
+        self._runs_piece = False  # The next step is a piece that other pieces follow.
         self._step: Step | None = None
         self._lock = threading.Lock()  # Guards the change of _step.
 
-    # What it holds.
+    # The contents of the cache.
 
     @property
     def sessions(self) -> list[Session]:
-        """One a row."""
+        """The sessions, one per row."""
         return [row.session for row in self._rows]
 
     @property
     def session(self) -> Session:
-        """Of the only row. Raises InvalidArgumentError if there are several."""
+        """The session of the only row. Raises InvalidArgumentError if there are several rows."""
         return self._only_row().session
 
     @property
     def num_reused(self) -> int | list[int]:
-        """Tokens that were found in the store and are not run again; a list if there are several
-        rows."""
+        """The number of tokens that the store had, so that the model does not run them. A list if
+        there are several rows."""
         counts = [row.num_reused for row in self._rows]
         return counts[0] if len(counts) == 1 else counts
 
     def token_ids(self, row: int = 0) -> list[int]:
-        """Ids of the tokens that the row's session holds; -1 where it was given embeddings."""
+        """Ids of the tokens that the row's session holds; -1 for a token given as an embedding."""
         return list(self._row(row).ids)
 
     @overload
@@ -99,12 +101,12 @@ class AttndbCache(Cache):
     @overload
     def explain(self, layer: int, *, row: int = ...) -> LayerExplain: ...
     def explain(self, layer: int | None = None, *, row: int = 0) -> Explain | LayerExplain:
-        """Plan and cost of the row's last step, of all layers or of `layer`."""
+        """Returns the plan and the cost of the row's last step, for all layers or for `layer`."""
         session = self._row(row).session
         return session.explain() if layer is None else session.explain(layer)
 
     def set_plan(self, plan: str) -> None:
-        """The plan of all rows for the steps to come."""
+        """Sets the plan of all rows for later steps."""
         for row in self._rows:
             row.session.set_plan(plan)
 
@@ -121,18 +123,19 @@ class AttndbCache(Cache):
         ttl: Ttl = None,
         pin: bool = False,
     ) -> int | list[int]:
-        """Makes what was run a context of the store, durable when it returns; see
-        :meth:`attndb.DB.store` for the options. Returns its id; a list for several rows.
+        """Stores the tokens of each row as a context, which is durable when `store` returns.
 
-        ``output_ids``: what ``generate`` returned, to be compared with the ids that were run (the
-        last generated token was not). ``row``: only this one. ``name``: one for each row.
+        Returns the context's id; a list of ids for several rows. ``output_ids``: the result of
+        ``generate``, which `store` compares with the ids that the model ran. ``row``: store only
+        this row. ``name``: one name per row. Other options: see :meth:`attndb.DB.store`.
 
         Raises InvalidArgumentError (`output_ids` or `name` do not fit), FailedPreconditionError
         (tokens given as embeddings have no ids; the model's weights changed; a failed forward), and
-        what :meth:`attndb.DB.store` raises: rows before the one that fails are stored.
+        the errors of :meth:`attndb.DB.store`. Rows before the failing row are stored then.
 
-        A row of a batch that ended early is stored up to its end token: ``generate`` goes on with
-        padding there. Both ids are those of the model's ``generation_config``.
+        ``generate`` adds padding to a row of a batch that ended early. `store` leaves this padding
+        out and stores the row up to its end token. The model's ``generation_config`` names the
+        padding id and the end ids.
         """
         self._check_usable()
         self._check_same_content()
@@ -156,7 +159,7 @@ class AttndbCache(Cache):
         ]
         return stored[0] if len(stored) == 1 else stored
 
-    # What transformers asks for.
+    # The interface of transformers' Cache.
 
     def get_max_length(self, layer_idx: int | None = None) -> int:  # transformers 5.23
         return -1
@@ -183,8 +186,10 @@ class AttndbCache(Cache):
         return True
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Zero or less: removes the last -n columns (transformers 5.23). More: keeps the first n
-        (5.12). Makes the cache usable after a failed forward."""
+        """Removes columns at the end, and makes the cache usable again after a failed forward.
+
+        `tokens_to_remove` = n: if n is zero or less, removes the last -n columns (transformers
+        5.23). If n is positive, keeps the first n columns (5.12)."""
         self.drop_leftover_step()
         held = self._num_columns
         keep = min(tokens_to_remove, held) if tokens_to_remove > 0 else held + tokens_to_remove
@@ -204,7 +209,7 @@ class AttndbCache(Cache):
         self._failed = False
 
     def reset(self) -> None:
-        """Forgets all tokens, reused ones too. The next forward may be of any prompt."""
+        """Forgets all tokens, also reused ones. The next forward may run any prompt."""
         self.drop_leftover_step()
         for row in self._rows:
             row.session.reset()
@@ -214,7 +219,7 @@ class AttndbCache(Cache):
         self._failed = False
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Row i goes on from what row ``beam_idx[i]`` is: beam search. Tails are shared until one
+        """Makes row i continue row ``beam_idx[i]``, for beam search. Rows share a tail until one
         of them grows."""
         self._select(beam_idx.tolist())
 
@@ -228,7 +233,7 @@ class AttndbCache(Cache):
         self._select(chosen.tolist())
 
     def fork(self) -> AttndbCache:
-        """A second cache with the same tokens. ``copy.deepcopy`` does the same."""
+        """Returns a second cache with the same tokens. ``copy.deepcopy`` does the same."""
         self._check_usable()
         rows = [_fork_row(row) for row in self._rows]
         other = AttndbCache(
@@ -244,10 +249,10 @@ class AttndbCache(Cache):
     def __copy__(self) -> AttndbCache:
         return self.fork()
 
-    # Life.
+    # Closing, and Python's protocols.
 
     def close(self) -> None:
-        """Ends the sessions; what was stored stays."""
+        """Closes the sessions. Stored contexts stay."""
         self.drop_leftover_step()
         for row in self._rows:
             row.session.close()
@@ -270,14 +275,14 @@ class AttndbCache(Cache):
             f"{self.num_reused} reused{state}>"
         )
 
-    # A forward, called by _binding.py and by the layers.
+    # The steps of a forward. _binding.py and the layers call them.
 
     def piece_of(self, binding: Any, given: Given) -> int | None:
-        """How many of a forward's columns run before a row has to lose tokens; None: all of them.
+        """Returns how many columns run before a row has to drop tokens; None = all columns.
 
-        Tokens behind the prompt leave room one by one, as if each had a forward of its own: a draft
-        that is rejected must not make others leave. A prompt's tokens run at once. Raises as
-        `begin_step`, and InvalidArgumentError for a prompt that is too long.
+        Room for tokens behind the prompt is made one by one, as if each token had its own forward,
+        because a rejected draft must not make other tokens leave. The tokens of a prompt run at
+        once. Raises the errors of `begin_step`, and InvalidArgumentError for a too long prompt.
         """
         window = self._window
         if window is None:
@@ -300,7 +305,7 @@ class AttndbCache(Cache):
 
     @contextlib.contextmanager
     def running_piece(self) -> Iterator[None]:
-        """Around the forward of a piece that others follow: if one of them fails, all have."""
+        """Surrounds the forward of a piece that other pieces follow. If one fails, all fail."""
         if self._start is None:
             self._start = (self._num_columns, self._has_run, threading.get_ident())
         self._runs_piece = True
@@ -310,14 +315,16 @@ class AttndbCache(Cache):
             self._runs_piece = False
 
     def end_pieces(self) -> None:
-        """Marks the whole forward as failed: a piece of it ran, and the rest can't."""
+        """Marks the whole forward as failed after one of its pieces ran and the rest could not."""
         if self._start is not None and self._start[2] == threading.get_ident():
             self.drop_leftover_step()
             self._fail()
 
     def begin_step(self, binding: Any, given: Given) -> tuple[Step, StepPlan]:
-        """Plans a forward and makes the cache report to it. Raises as :func:`plan_step`, and
-        FailedPreconditionError; the cache is then unchanged."""
+        """Plans a forward, and makes its step the cache's current step.
+
+        Raises the errors of :func:`plan_step`, and FailedPreconditionError. After an error the
+        cache is unchanged."""
         self._check_forward(binding)
         chosen = self._rows_for(given.batch)
         rows = [self._rows[r] for r in chosen]
@@ -351,7 +358,7 @@ class AttndbCache(Cache):
         return step, plan
 
     def end_step(self, step: Step, plan: StepPlan | None) -> None:
-        """`plan`: of a forward that succeeded; None = it failed."""
+        """Ends a forward. `plan`: the plan of a forward that succeeded; None = it failed."""
         with self._lock:
             self._step = None
         if plan is None:
@@ -365,7 +372,7 @@ class AttndbCache(Cache):
             self._start = None
 
     def _fail(self) -> None:
-        """Takes back what the cache says of earlier pieces; `crop` does so for the sessions."""
+        """Removes earlier pieces from the cache's counts; `crop` removes them from sessions."""
         self._failed = True
         if self._start is None:
             return
@@ -375,7 +382,7 @@ class AttndbCache(Cache):
             del row.ids[row.num_tokens(self._num_columns) :]
 
     def drop_leftover_step(self) -> None:
-        """A forward that an interrupt ended without its hooks has failed."""
+        """Marks a forward as failed if an interrupt ended it before its hooks ran."""
         step = self._step
         if step is None:
             return
@@ -388,7 +395,7 @@ class AttndbCache(Cache):
 
     @property
     def step(self) -> Step | None:
-        """The forward that runs."""
+        """The step of the running forward; None outside of a forward."""
         return self._step
 
     def on_update(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> Consumer:
@@ -407,8 +414,8 @@ class AttndbCache(Cache):
         return self._num_columns + (step.num_new if step is not None and is_ahead else 0)
 
     def check_begins_with(self, input_ids: torch.Tensor) -> None:
-        """Raises InvalidArgumentError if `input_ids` [B, n], all ids of a prompt, differ from what
-        the cache holds."""
+        """Raises InvalidArgumentError if `input_ids` [B, n], all ids of a prompt, differ from the
+        ids that the cache holds."""
         rows = self._rows_for(input_ids.shape[0])
         for r, chosen in enumerate(rows):
             row = self._rows[chosen]
@@ -420,7 +427,7 @@ class AttndbCache(Cache):
                         "Make a new cache with attndb.hf.create_session"
                     )
 
-    # Inside.
+    # Internals.
 
     def _check_forward(self, binding: Any) -> None:
         self.drop_leftover_step()
@@ -446,7 +453,7 @@ class AttndbCache(Cache):
             return self._db.store(session, row.ids[:num_tokens], **options)
 
     def _make_room(self, plan: StepPlan) -> None:
-        """Rows that outgrow max_length lose their oldest tokens. REQUIRES: `piece_of`."""
+        """Drops the oldest tokens of rows that outgrow max_length. REQUIRES: `piece_of`."""
         window = self._window
         if window is None:
             return
@@ -454,8 +461,8 @@ class AttndbCache(Cache):
             window.make_room(row.session, plan.num_new - begin)
 
     def _rows_for(self, batch: int) -> list[int]:
-        """Indices of the rows that a forward of `batch` rows runs on. Before the first forward
-        each row may be given several times in a row, as generate() does for beams."""
+        """Returns the indices of the cache's rows on which a forward of `batch` rows runs. Before
+        the first forward, generate() may repeat each row several times, one per beam."""
         num_rows = len(self._rows)
         if batch == num_rows:
             return list(range(num_rows))
@@ -523,7 +530,7 @@ def _fork_row(row: Row) -> Row:
 
 
 def _end_and_padding(model: Any) -> tuple[list[int], int | None]:
-    """Ids of end tokens, and the id with which generate() goes on in a row that has ended."""
+    """Returns the ids of end tokens, and the id with which generate() pads an ended row."""
     config = getattr(model, "generation_config", None)
     end = getattr(config, "eos_token_id", None)
     ends = [] if end is None else [end] if isinstance(end, int) else list(end)
@@ -532,7 +539,7 @@ def _end_and_padding(model: Any) -> tuple[list[int], int | None]:
 
 
 def tokens_to_store(row: Row, ends: Sequence[int], padding: int | None) -> int:
-    """Tokens of the row without the padding behind the end token that it made."""
+    """Returns the number of tokens before the padding that follows a generated end token."""
     for at in range(len(row.prompt), len(row.ids)):
         if row.ids[at] in ends:
             is_padded = all(token == padding for token in row.ids[at + 1 :])
@@ -564,7 +571,7 @@ def _output_rows(output_ids: Any, num_rows: int) -> list[list[int] | None]:
 
 
 def _check_output(row: Row, output: list[int], num_columns_reused: int, r: int) -> None:
-    """`output` has all columns, or only those after the reused ones."""
+    """Compares `output` with the row. `output` has all columns, or only the new ones."""
     for cut in (0, num_columns_reused):
         begin, held = max(row.pad - cut, 0), row.ids[row.num_tokens(cut) :]
         if output[begin : begin + len(held)] == held:
