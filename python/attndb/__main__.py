@@ -1,4 +1,4 @@
-"""``python -m attndb``: the command line, which is in the package."""
+"""Runs the command line, which is part of the package: ``python -m attndb``."""
 
 import os
 import sys
@@ -7,8 +7,8 @@ from attndb._program import program_path
 
 
 def main() -> int:
-    """Becomes the command line. Exit codes: docs/cli.md."""
-    os.environ.setdefault("ATTNDB_PYTHON", sys.executable)  # `attndb plot` comes back here.
+    """Replaces this process by the command line. Exit codes: docs/cli.md."""
+    os.environ.setdefault("ATTNDB_PYTHON", sys.executable)  # `attndb plot` runs this Python.
     os.execv(program_path(), ["attndb", *sys.argv[1:]])
 
 

@@ -1,4 +1,4 @@
-"""New arrays of the library that the caller's arrays come from, and token ids from whatever."""
+"""Makes output arrays in the library of the caller's arrays, and rows of int32 of token ids."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 from attndb._checked import ANYTHING, Expected, found
 from attndb._errors import InvalidArgumentError
 
-# numpy.ndarray, torch.Tensor, or anything with __dlpack__ and a shape. Checked at run time.
+# numpy.ndarray, torch.Tensor, or any object with __dlpack__ and a shape. Checked at run time.
 Array = Annotated[
     Any,
     Expected("an array on the CPU (numpy, torch or DLPack)", lambda value: hasattr(value, "shape")),
 ]
-Tokens = Annotated[Any, ANYTHING]  # What token_ids takes.
+Tokens = Annotated[Any, ANYTHING]  # Token ids in any form that token_ids accepts.
 
 
 def empty(like: Array | None, shape: tuple[int, ...], *, float32: bool = False) -> Array:
-    """An uninitialised array of `like`'s library and dtype; numpy float32 for libraries unknown."""
+    """Returns an uninitialised array of `like`'s library and dtype; else, of numpy float32."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, np.float32 if float32 else like.dtype)
-    torch = sys.modules.get("torch")  # Whoever has a tensor has imported it.
+    torch = sys.modules.get("torch")  # A caller that has a tensor has imported torch.
     if torch is not None and isinstance(like, torch.Tensor):
         return torch.empty(shape, dtype=torch.float32 if float32 else like.dtype)
     return np.empty(shape, np.float32)
 
 
 def token_ids(tokens: Tokens, what: str = "tokens") -> NDArray[np.int32]:
-    """`tokens` as one row of int32.
+    """Returns `tokens` as one row of int32.
 
-    Raises InvalidArgumentError: not integers, not one-dimensional, out of int32's range.
+    Raises InvalidArgumentError (not integers, not one-dimensional, out of int32's range).
     """
     try:
         ids = np.asarray(tokens)

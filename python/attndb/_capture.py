@@ -1,4 +1,4 @@
-"""q, k and v that a model computes for a text, in one file: what measurements start from."""
+"""Writes the q, k and v that a model computes for a text to one file, for measurements."""
 
 from __future__ import annotations
 
@@ -39,21 +39,22 @@ def capture(
 ) -> KvFile:
     """Runs a text through a model and writes q, k, v, after RoPE, to a new safetensors file.
 
-    ``model``: a transformers model, or the path of a GGUF file ("smollm2": the demo's), which runs
-    through llama.cpp in another process. ``text_or_tokens``: a text wants a ``tokenizer`` with a
-    transformers model. ``layers``: only these; a file of some layers can be read and measured, not
-    imported. ``num_queries``: q of so many last tokens; None = of all.
+    ``model``: a transformers model, or the path of a GGUF file, which llama.cpp runs in another
+    process; "smollm2" is the demo's model. ``text_or_tokens``: a transformers model needs a
+    ``tokenizer`` for a text. ``layers``: write only these. A file of some layers can be read and
+    measured, but not imported. ``num_queries``: write q of this many last tokens; None = of all.
 
-    To reach lengths beyond the model's: ``plan`` holds for the prefill too, so "window(sink=16,
-    window=1024)" keeps every distance within what the model knows; ``rope_scaling``, "linear:4" or
-    "yarn:4", turns the angles of a GGUF model slower (a transformers model has it in its config).
+    Two options reach lengths beyond the model's. ``plan`` also holds for the prefill, so
+    "window(sink=16, window=1024)" keeps every distance within the model's range. ``rope_scaling``,
+    "linear:4" or "yarn:4", slows the rotation of a GGUF model; a transformers model has its scaling
+    in its config.
 
-    Memory: K, V and q of the chosen layers. ``progress(tokens_done, tokens_total)``: of a
-    transformers model; a GGUF model has the command line's bar on stderr. ``ubatch_tokens``: rows
-    of one forward of a transformers model.
+    Memory: K, V and q of the chosen layers. ``progress(tokens_done, tokens_total)`` is called for a
+    transformers model; for a GGUF model, the command line shows a bar on stderr.
+    ``ubatch_tokens``: rows of one forward of a transformers model.
 
     Raises InvalidArgumentError, AlreadyExistsError (a file is never replaced), UnsupportedError
-    (the model), and what running the model raises. Returns the file, open.
+    (the model), and the errors of the model's run. Returns the open file.
     """
     if isinstance(model, (str, bytes, os.PathLike)):
         words = _words(model, text_or_tokens, path, layers, num_queries, plan, rope_scaling)
@@ -97,7 +98,7 @@ def capture(
 
 
 def _note(text: str) -> str:
-    """A note of a file, which is UTF-8: the path of a model need not be."""
+    """Returns a text as UTF-8, as notes of a file must be: the path of a model may be no UTF-8."""
     return text.encode(errors="replace").decode()
 
 
@@ -121,7 +122,8 @@ def _words(
     plan: str | None,
     rope_scaling: str | None,
 ) -> list[str]:
-    """The command line's words for a GGUF model. The text, or the ids, come on its input."""
+    """Returns the command line's words for a GGUF model. The command reads the text or the ids from
+    its standard input."""
     words = ["capture", "--json", "--raw", "--model", os.fsdecode(model)]
     words += ["--output", os.fsdecode(path)]
     if not isinstance(text_or_tokens, str):
@@ -138,7 +140,7 @@ def _words(
 
 
 def _run(words: list[str], text_or_tokens: str | Tokens) -> None:
-    """Runs the command line; its progress bar is on our stderr, if that is a terminal."""
+    """Runs the command line. Its progress bar goes to our stderr if stderr is a terminal."""
     if isinstance(text_or_tokens, str):
         given = text_or_tokens
     else:
@@ -151,7 +153,7 @@ def _run(words: list[str], text_or_tokens: str | Tokens) -> None:
 
 
 def _error(output: str) -> Error:
-    """What the command line says in JSON, as the exception that the library would raise."""
+    """Makes the command line's JSON error the exception that the library would raise."""
     try:
         error = json.loads(output)["error"]
         code, message = str(error["code"]), str(error["message"])

@@ -1,7 +1,7 @@
-"""Arguments of public calls, checked by what their annotations say.
+"""Checks the arguments of public calls by their annotations.
 
-A wrong one is refused in one line that names it, what was expected and what was found, and not by
-whatever trips over it first: numpy, or the native half with a list of C++ types.
+The error of a wrong argument is one line that names the argument, what was expected and what was
+found. Without this check numpy would fail on it, or the native half with a list of C++ types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attndb._errors import Error, InvalidArgumentError
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-_RAW = "incompatible function arguments"  # What nanobind's refusals say.
+_RAW = "incompatible function arguments"  # Text in nanobind's errors.
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
@@ -29,18 +29,19 @@ _short.maxstring = _short.maxother = _short.maxlong = 60
 
 @dataclass(frozen=True)
 class Expected:
-    """What an argument must be, in words and as a test. Stands in annotations, as in
+    """A condition on an argument, in words and as a test. Annotations name it, for example
     ``Annotated[int, Expected("an even number", lambda value: value % 2 == 0)]``."""
 
     words: str
     test: Callable[[Any], bool]
 
 
-ANYTHING = Expected("", lambda value: True)  # Or what the call itself checks, in better words.
+# Accepts any value; the call may check the value itself, with a better message.
+ANYTHING = Expected("", lambda value: True)
 
 
 def _integer(low: str, high: str, least: int, end: int) -> Expected:
-    """An integer in [least, end), whose bounds people know better as `low` and `high`."""
+    """Expects an integer in [least, end). Messages write the bounds as `low` and `high`."""
     return Expected(
         f"an integer from {low} to {high}",
         lambda value: is_integer(value) and least <= value < end,
@@ -76,7 +77,7 @@ Path = Annotated[
 
 
 def is_text(value: object) -> bool:
-    """Text that has an encoding: no half of a surrogate pair."""
+    """Whether `value` is text that has an encoding: without half of a surrogate pair."""
     if not isinstance(value, str):
         return False
     try:
@@ -111,17 +112,17 @@ _SIMPLE: dict[Any, Expected] = {
 
 
 def checked(call: Call) -> Call:
-    """A function whose arguments are checked first, or a class all of whose public methods are."""
+    """Makes a function check its arguments first; for a class, all of its public methods."""
     return _wrap(call, _check_first, ("__init__",))
 
 
 def checked_late(call: Call) -> Call:
-    """The same for calls that take microseconds: arguments are looked at when a call has failed."""
+    """Does the same for calls that take microseconds, but checks only after a call has failed."""
     return _wrap(call, _check_late, ())
 
 
 def found(value: object) -> str:
-    """`value` as messages show it: short, and in one line."""
+    """Returns `value` as messages show it: short, and in one line."""
     text = _short.repr(value)
     return text if text.isprintable() else type(value).__name__
 
@@ -172,8 +173,8 @@ def _check_late(call: Any) -> Any:
 
 
 class _Arguments:
-    """What a call expects. Read when it is first needed: annotations may name what a module
-    defines further down."""
+    """The expectations of a call. Annotations are read at the first use, because they may name
+    objects that the module defines further down."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -191,7 +192,7 @@ class _Arguments:
         }
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raises InvalidArgumentError for the first that is not what was expected."""
+        """Raises InvalidArgumentError for the first argument that is not as expected."""
         for name, value in [*zip(self._names, args, strict=False), *kwargs.items()]:
             expected = self._expected.get(name, ANYTHING)
             if not expected.test(value):
@@ -202,7 +203,7 @@ class _Arguments:
     def refuse_raw(
         self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Says in one line what nanobind says in many."""
+        """Raises the one-line error in place of nanobind's error of many lines."""
         if isinstance(error, Error) or _RAW not in str(error):
             return
         given = [*zip(self._names, args, strict=False), *kwargs.items()]
@@ -214,7 +215,7 @@ class _Arguments:
 
 
 def _expected(hint: Any) -> Expected:
-    """What an annotation asks for; anything, where it says nothing that can be told of a value."""
+    """Returns the condition that an annotation states; ANYTHING if a value can't be tested."""
     origin, parts = get_origin(hint) or hint, get_args(hint)
     if origin is Annotated:
         said = [part for part in hint.__metadata__ if isinstance(part, Expected)]

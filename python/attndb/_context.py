@@ -1,4 +1,4 @@
-"""How calls name a context."""
+"""The ways in which calls name a context."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Context = Annotated[
 
 
 def context_text(context: Context | None) -> str:
-    """As the native half has it: a name or "#id"; empty for None."""
+    """Returns the text that the native half takes: a name or "#id"; empty for None."""
     if context is None:
         return ""
     if not isinstance(context, str):

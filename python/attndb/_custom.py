@@ -1,4 +1,4 @@
-"""Types of queries and indexes that a program brings along (docs/plan.md, "Types of your own")."""
+"""A program's own types of queries and indexes (docs/plan.md, "Types of your own")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_RANGES = np.zeros((0, 3), np.int64)
 
 @dataclass(frozen=True)
 class CustomKey:
-    """A key that plans may give a custom index a number by, from `min` to `max`."""
+    """A key of a custom index. Plans may give it a number from `min` to `max`."""
 
     min: float
     max: float
@@ -29,24 +29,24 @@ class CustomKey:
 
 @dataclass(frozen=True, eq=False)
 class CustomRows:
-    """What an object is made from: one kv head's rows of one run of tokens. Arrays are read-only
-    float32, and may be kept. Keys are after RoPE, in layout "half"."""
+    """One kv head's rows of one run of tokens, of which an index makes its object. Arrays are
+    read-only float32, and an index may keep them. Keys are after RoPE, in layout "half"."""
 
     layer: int
     kv_head: int
     keys: Floats  # [num_rows, head_dim]
     values: Floats  # [num_rows, v_head_dim]
     queries: Floats  # [num_queries, head_dim]: a sample of q of the group's heads.
-    query_rows: NDArray[np.uint32]  # [num_queries]: the row whose q each is.
+    query_rows: NDArray[np.uint32]  # [num_queries]: the row that each of `queries` belongs to.
     first_position: int  # Position of row 0 under RoPE.
     scale: float  # logit = scale * (q . k)
 
 
 @dataclass(frozen=True, eq=False)
 class CustomPart:
-    """A run that a query sees something of: rows [begin, end) of it may be selected."""
+    """A run of tokens that a query sees, or a part of it: rows [begin, end) may be selected."""
 
-    object: Any  # That build made.
+    object: Any  # The object that build or extend made.
     num_rows: int
     begin: int
     end: int
@@ -54,24 +54,26 @@ class CustomPart:
 
 @dataclass(frozen=True, eq=False)
 class CustomQuery:
-    """One token's q of the heads that share a kv head."""
+    """The q of one token, for the heads that share a kv head."""
 
     layer: int
     kv_head: int
     q: Floats  # [group_size, head_dim], read-only.
     parts: list[CustomPart]  # In the order of their tokens.
     v_head_dim: int
-    scale: float  # logit = scale * (q . k), or soft_cap * tanh(that / soft_cap).
+    scale: float  # logit = x = scale * (q . k), or soft_cap * tanh(x / soft_cap).
     soft_cap: float
-    is_query: bool  # All that is selected is attended to; else another query chooses of it.
-    k: int  # k of that query, if it is topk; else 0.
+    # True: all selected rows are attended to. False: another query chooses among these rows.
+    is_query: bool
+    k: int  # k of that other query, if it is topk; else 0.
 
 
 @dataclass(frozen=True, eq=False)
 class CustomSelection:
-    """What a q head attends to: ``ranges`` [n, 3] of (part, begin, end), ascending, none empty,
-    none over another. ``rest_lse`` and ``rest_value`` [v_head_dim] estimate the visible rows that
-    are not selected: the natural log of the sum of exp(logit), and the mean of v by these weights.
+    """The rows that a q head attends to: ``ranges`` [n, 3] of (part, begin, end), ascending, not
+    empty, not overlapping. ``rest_lse`` and ``rest_value`` [v_head_dim] estimate the visible rows
+    that are not selected: the natural log of the sum of exp(logit), and the mean of v by these
+    weights.
     """
 
     ranges: ArrayLike = field(default_factory=lambda: _NO_RANGES)
@@ -80,34 +82,37 @@ class CustomSelection:
 
 
 class CustomIndex:
-    """Base of such a type: give an object of it to :func:`attndb.open` as
-    ``custom_indexes={"name": MyIndex()}``, and plans name it, ``"name(key=1)"`` or
-    ``"topk(k=64,index=name,key=1)"``.
+    """The base class of a program's own index or query.
 
-    Calls come from attndb's threads, several at once as far as the interpreter lock lets them, and
-    must not call the store or a session. What they raise is an InvalidArgumentError of the call
-    that needed them, and names the type. Slow, next to C++: for research.
+    Pass an object of a derived class to :func:`attndb.open` as ``custom_indexes={"name":
+    MyIndex()}``. Plans then name it: ``"name(key=1)"`` or ``"topk(k=64,index=name,key=1)"``.
+
+    attndb's threads call the methods, several at once as far as the interpreter lock permits. The
+    methods must not call the store or a session. If a method raises an exception, the call that
+    needed the method raises an InvalidArgumentError, which names the type. Python is slow compared
+    with C++: this class is for research.
     """
 
-    #: Keys that plans may give, by name; `select` gets each by keyword. At most 4.
+    #: Keys that plans may give, by name. `select` gets each as a keyword argument. At most 4.
     keys: Mapping[str, CustomKey] = {}
 
     def build(self, rows: CustomRows) -> Any:
-        """The object of a stored segment's rows."""
+        """Makes the object of a stored segment's rows."""
         raise NotImplementedError
 
     def extend(self, rows: CustomRows) -> Any:
-        """The object of 4,096 tokens that a session appended."""
+        """Makes the object of 4,096 tokens that a session appended."""
         return self.build(rows)
 
     def select(
         self, query: CustomQuery, **values: float
     ) -> CustomSelection | Sequence[CustomSelection]:
-        """What is attended to: one selection for all q heads of the group, or one for each."""
+        """Selects rows: returns one selection for all q heads of the group, or one for each."""
         raise NotImplementedError
 
     def memory_bytes(self, made: Any) -> int:
-        """Bytes of what `build` made: that of arrays in it, in lists, tuples and dicts too."""
+        """Returns the bytes of an object that `build` made: of its arrays, also of arrays in its
+        lists, tuples and dicts."""
         if isinstance(made, np.ndarray):
             return int(made.nbytes)
         if isinstance(made, Mapping):
@@ -118,7 +123,7 @@ class CustomIndex:
 
 
 class Adapter:
-    """What the native half calls: makes arrays of bytes, and bytes of arrays."""
+    """The object that the native half calls. It makes arrays of bytes, and bytes of arrays."""
 
     def __init__(self, index: CustomIndex) -> None:
         self._index = index
@@ -179,7 +184,7 @@ class Adapter:
 
 
 def custom_types(indexes: Mapping[str, CustomIndex]) -> list[tuple[str, list[Any], Any]]:
-    """As the native half takes them: name, keys and adapter of each."""
+    """Returns the name, the keys and the adapter of each index, as the native half takes them."""
     types: list[tuple[str, list[Any], Any]] = []
     for name, index in indexes.items():
         if not isinstance(index, CustomIndex):

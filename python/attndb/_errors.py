@@ -1,7 +1,7 @@
-"""Exceptions, one a status code of the C++ library (include/attndb/status.h).
+"""Exceptions, one per status code of the C++ library (include/attndb/status.h).
 
-Each is also the built-in exception that a Python program would expect, where there is one:
-``except ValueError`` catches :class:`InvalidArgumentError`.
+Most exceptions also derive from the built-in exception that a Python program would expect: ``except
+ValueError`` catches :class:`InvalidArgumentError`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import ClassVar
 
 
 class Error(Exception):
-    """Whatever attndb raises for its own reasons.
+    """The base class of all exceptions of attndb.
 
     The message names the object, what was expected and what was found.
     """
 
-    code: ClassVar[str] = "unknown"  # The name of the status code, as the command line has it.
+    code: ClassVar[str] = "unknown"  # The name of the status code, as on the command line.
 
 
 class InvalidArgumentError(Error, ValueError, TypeError):
@@ -25,7 +25,7 @@ class InvalidArgumentError(Error, ValueError, TypeError):
 
 
 class NotFoundError(Error, LookupError):
-    """No such context, for this tenant."""
+    """There is no such context, store or file."""
 
     code = "not found"
 
@@ -37,13 +37,13 @@ class AlreadyExistsError(Error):
 
 
 class FailedPreconditionError(Error, RuntimeError):
-    """Right call, wrong moment: layers of unequal length, a failed or a closed session."""
+    """The call is right, but the state is not: unequal layers, a failed or a closed session."""
 
     code = "failed precondition"
 
 
 class CorruptionError(Error):
-    """Bytes on disk are not those that were stored. Never worth a retry."""
+    """Bytes on disk differ from the stored bytes. A retry does not help."""
 
     code = "corruption"
 
@@ -55,13 +55,13 @@ class IoError(Error, OSError):
 
 
 class ResourceExhaustedError(Error):
-    """Disk full, quota or memory limit reached."""
+    """The disk is full, or a quota or the memory limit is reached."""
 
     code = "resource exhausted"
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """A feature, format version or model that this build can't honour."""
+    """This build does not support the feature, the format version or the model."""
 
     code = "unsupported"
 
@@ -73,7 +73,7 @@ class BusyError(Error):
 
 
 class ReadOnlyError(Error):
-    """A write on a store that was opened for reading."""
+    """The call writes, but the store was opened for reading."""
 
     code = "read-only"
 
@@ -85,18 +85,18 @@ class CancelledError(Error):
 
 
 class InternalError(Error):
-    """A broken invariant inside attndb: please report."""
+    """An invariant inside attndb is broken: please report this bug."""
 
     code = "internal error"
 
 
 class OtherModelError(Error):
-    """The context was made by another model than the one that asks."""
+    """The context was made by another model than the caller's."""
 
     code = "other model"
 
 
-# By the number of the status code; 0 is "ok".
+# The exceptions by the number of the status code; 0 is "ok".
 BY_CODE: tuple[type[Error], ...] = (
     Error,
     InvalidArgumentError,

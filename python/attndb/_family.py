@@ -1,5 +1,5 @@
-"""What ends with an open store: its handles and sessions, its thread that stores, and it itself
-where the interpreter ends."""
+"""Closes an open store: its handles, its sessions and its storing thread. A store with custom
+indexes is also closed when the interpreter ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def close_at_exit(db: DB) -> None:
-    """Ends the store's threads, which call Python, before the interpreter ends."""
+    """Closes the store before the interpreter ends, because the store's threads call Python."""
     reference = weakref.ref(db)
 
     def close() -> None:
@@ -27,7 +27,8 @@ def close_at_exit(db: DB) -> None:
 
 
 class Family:
-    """What handles of one open store share: who must be closed with it, and who stores for it."""
+    """The state that handles of one open store share: its members, which close with the store, and
+    the thread that waits for background stores."""
 
     def __init__(self) -> None:
         self.members: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Tokens, K, V and q of a model in one file (docs/formats/import.md): captures and imports."""
+"""Files with tokens, K, V and q of a model (docs/formats/import.md), for captures and imports."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ Floats = NDArray[np.float32]
 
 @checked
 class KvFile:
-    """A safetensors file of one context, or of some layers of it; read when asked for.
+    """An open safetensors file of one context, or of some of its layers.
 
-    Arrays are numpy float32 ``[n, heads, dim]``, after RoPE in the layout that ``spec`` names.
-    Everything but K, V and q themselves is checked when it is opened: raises InvalidArgumentError,
-    UnsupportedError (a newer version), NotFoundError, IoError. Any thread may read.
+    Arrays are numpy float32 ``[n, heads, dim]``, after RoPE in the layout that ``spec`` names. The
+    constructor checks everything except K, V and q, which the methods read. It raises
+    InvalidArgumentError, UnsupportedError (a newer version), NotFoundError, IoError. Any thread may
+    read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,10 +35,10 @@ class KvFile:
         self.spec: ModelSpec = contents["spec"]
         self.tokens: NDArray[np.int32] = np.array(contents["tokens"], np.int32)
         self.first_position: int = contents["first_position"]  # Position of token 0 under RoPE.
-        # When tokens left what was computed, and which (Session.drop_oldest).
+        # When tokens were dropped, and which (Session.drop_oldest).
         self.cuts: tuple[Cut, ...] = cuts_of(contents["cuts"])
         self.layers: tuple[int, ...] = tuple(contents["layers"])  # Layers that the file has.
-        self.num_queries: int = contents["num_queries"]  # q of so many last tokens; 0 = none.
+        self.num_queries: int = contents["num_queries"]  # Number of last tokens with q; 0 = none.
         self.notes: dict[str, str] = contents["notes"]
 
     @property
@@ -51,7 +52,7 @@ class KvFile:
     def read_kv(
         self, layer: U32, begin: U64 = 0, end: U64 | None = None
     ) -> tuple[Floats, Floats]:
-        """K and V of tokens [begin, end) of `layer`."""
+        """Reads K and V of tokens [begin, end) of `layer`."""
         last = self.num_tokens if end is None else end
         shape = self._layer(layer)
         n = max(last - begin, 0)
@@ -63,7 +64,7 @@ class KvFile:
     def read_queries(
         self, layer: U32, begin: U64 | None = None, end: U64 | None = None
     ) -> Floats:
-        """q of tokens [begin, end) of `layer`, all of which are among the last num_queries."""
+        """Reads q of tokens [begin, end) of `layer`. All must be among the last num_queries."""
         first = self.num_tokens - self.num_queries if begin is None else begin
         last = self.num_tokens if end is None else end
         shape = self._layer(layer)
@@ -97,10 +98,11 @@ def write_kv_file(
 ) -> None:
     """Writes a new file: ``layers[i] = (k, v)`` or ``(k, v, q)``, of all layers or of some.
 
-    ``cuts``: when tokens left what was computed (:attr:`Session.cuts`).
+    ``cuts``: when tokens were dropped, and which (:attr:`Session.cuts`).
 
     Shapes: ``[num_tokens, heads, dim]``; q of the last n tokens, the same n in each layer. K and V
-    are rounded to the spec's kv_dtype. Whole and durable when it returns; a failure leaves nothing.
+    are rounded to the spec's kv_dtype. The file is whole and durable when the call returns. A
+    failed call leaves no file.
 
     Raises AlreadyExistsError (a file is never replaced), InvalidArgumentError (shapes, dtypes, an
     overflow), IoError, ResourceExhaustedError.

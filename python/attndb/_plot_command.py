@@ -1,5 +1,5 @@
-"""``python -m attndb.plot``: pictures of a captured file. `attndb plot` runs it and reads what it
-says with ``--json``."""
+"""The command ``python -m attndb.plot``, which draws pictures of a captured file. `attndb plot`
+runs this command with ``--json`` and reads its output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from attndb.measure import PlanError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draws what the words of the command line ask for. The exit code: 0, or 1 and a line that says
-    why not."""
+    """Draws the pictures that the command line asks for. Returns the exit code: 0, or 1 after a
+    line with the error."""
     options = _parser().parse_args(arguments)
 
     def drawn(path: str) -> None:

@@ -1,4 +1,4 @@
-"""What one prompt or a list of prompts gives: how they are told apart, and the keys of a cache."""
+"""Tells one prompt from a list of prompts, and reads the keys and values of a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_list_of_prompts(tokens: Any) -> bool:
 
 
 def one_a_prompt(what: str, items: Any, count: int) -> Sequence[Any]:
-    """`items`, of which there must be one a prompt. Raises InvalidArgumentError."""
+    """Returns `items`. Raises InvalidArgumentError unless there is one item per prompt."""
     if not isinstance(items, (list, tuple)):
         raise InvalidArgumentError(
             f"{what}: expected a list of one item a prompt, found {type(items).__name__}"
@@ -32,7 +32,7 @@ def one_a_prompt(what: str, items: Any, count: int) -> Sequence[Any]:
 
 
 def failed_import(prompt: Any, error: Exception, imported: Sequence[int]) -> str:
-    """What is said of a list of prompts one of which could not be imported."""
+    """Returns the message for a list of prompts one of which could not be imported."""
     first = ", ".join(map(str, np.asarray(prompt[:_SHOWN_TOKENS], object).tolist()))
     more = ", ..." if len(prompt) > _SHOWN_TOKENS else ""
     stay = ", ".join(f"#{context}" for context in imported) or "none"
@@ -40,9 +40,9 @@ def failed_import(prompt: Any, error: Exception, imported: Sequence[int]) -> str
 
 
 def layer_pairs(layers: Any) -> list[tuple[Array, ...]]:
-    """(k, v) of each layer; a DynamicCache holds them as [1, num_kv_heads, num_tokens, dim].
+    """Returns (k, v) of each layer. A DynamicCache holds [1, num_kv_heads, num_tokens, dim].
 
-    Raises InvalidArgumentError: not a pair a layer.
+    Raises InvalidArgumentError (not one pair per layer).
     """
     cached = getattr(layers, "layers", None)
     if cached is not None:

@@ -1,4 +1,4 @@
-"""Conversations replayed through memory and disk: what these buy (include/attndb/tiers.h)."""
+"""Simulates which conversations stay in memory and on disk (include/attndb/tiers.h)."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ def simulate(
     disk_gb_dollars: float = 0.000082,
     progress: Callable[[int, int], object] | None = None,
 ) -> SimulateReport:
-    """Replays conversations through each memory and disk under each placement policy.
+    """Replays conversations with each size of memory and disk under each placement policy.
 
-    ``model``: one of AttentionStore's, "13b", "65b", "70b" or "falcon", whose figures those that
-    follow replace where they are not 0; "" = all are given. ``trace``: a file with a JSON object a
-    turn (docs/tiers.md); without one conversations are synthetic, of ShareGPT's shape, and results
-    are the means of ``num_seeds`` workloads. ``policies``: "none", "lru", "fifo",
-    "attention_store", "attndb", "belady", with keys as in "attndb(bytes=1)". ``bound``: also run
-    Belady's rule, which knows who returns when. ``*_dollars``: an hour of a GPU, of a GB.
+    ``model``: one of AttentionStore's models, "13b", "65b", "70b" or "falcon". A figure of the
+    model that is given as another argument, and is not 0, replaces the model's own; "" = all
+    figures are given. ``trace``: a file with one JSON object per turn (docs/tiers.md). Without a
+    trace, conversations are synthetic, of ShareGPT's shape, and results are means of ``num_seeds``
+    workloads. ``policies``: "none", "lru", "fifo", "attention_store", "attndb", "belady", with keys
+    as in "attndb(bytes=1)". ``bound``: also run Belady's rule, which knows the time of each return.
+    ``*_dollars``: price of an hour of a GPU, or of a GB.
 
-    ``progress(turns_done, turns_total)``; False cancels and raises CancelledError. ``print()`` of
-    the report is a table; ``attndb.plot.tiers`` draws it.
+    ``progress(turns_done, turns_total)`` is called now and then; False cancels and raises
+    CancelledError. ``print(report)`` prints a table; ``attndb.plot.tiers`` draws the report.
 
     Raises InvalidArgumentError (an option, a line of the trace), NotFoundError, IoError.
     """

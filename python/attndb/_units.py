@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, in the words of the command line."""
+"""Reads durations and sizes as people write them, in the units of the command line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated
 from attndb._checked import ANYTHING, found
 from attndb._errors import InvalidArgumentError
 
-Ttl = Annotated[timedelta | float | str | None, ANYTHING]  # What seconds_of takes.
-Size = Annotated[int | str, ANYTHING]  # What bytes_of takes.
+Ttl = Annotated[timedelta | float | str | None, ANYTHING]  # An argument of seconds_of.
+Size = Annotated[int | str, ANYTHING]  # An argument of bytes_of.
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MOST_SECONDS = 2**53
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-# Units fall, each at most once: "1h30m".
+# Units stand in falling order, each at most once: "1h30m".
 _TTL = re.compile(
     r"\s*".join(
         rf"(?:(?P<{unit[0]}>\d+(?:\.\d+)?)\s*{unit})?" for unit in ("w", "d", "h", "m(?:in)?", "s")
@@ -26,8 +26,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 
 
 def seconds_of(ttl: Ttl) -> int | None:
-    """A time to live: seconds, a timedelta, ``"90s"``, ``"15m"``, ``"1.5h"``, ``"1h30m"``,
-    ``"7d"``, ``"2w"``; None or ``"never"``: for ever."""
+    """Reads a time to live: seconds, a timedelta, ``"90s"``, ``"15m"``, ``"1.5h"``, ``"1h30m"``,
+    ``"7d"``, ``"2w"``. None or ``"never"`` means for ever."""
     if ttl is None or ttl == "never":
         return None
     seconds: object = ttl
@@ -45,7 +45,7 @@ def seconds_of(ttl: Ttl) -> int | None:
 
 
 def _seconds_in(text: str) -> int | None:
-    """The seconds of ``"90"``, ``"1.5h"`` or ``"1h30m"``; None: it is no time."""
+    """Returns the seconds of ``"90"``, ``"1.5h"`` or ``"1h30m"``; None if the text is no time."""
     if text.isascii() and text.isdigit():
         return int(text)
     match = _TTL.fullmatch(text)
