@@ -1,13 +1,13 @@
 """The attention and mask functions that transformers calls under the name "attndb".
 
-A model's layer calls ``cache.update(k, v, layer)``, which never sees q, and then the attention
-function, which never sees the cache. So the cache's layers tag the key tensor (:func:`tag`) and
-return it; the attention function reads the tag. Nothing of torch is retained.
+A model's layer calls ``cache.update(k, v, layer)``, which gets no q, and then the attention
+function, which gets no cache. Therefore the cache's layers tag the key tensor (:func:`tag`) and
+return it, and the attention function reads the tag. The cache keeps no tensor.
 
-The mask function makes no mask: what is asked for must be causal, with or without a sliding window
-(_masks.py). Left padding is read from the forward's own arguments (_step.py).
+The mask function makes no mask: attndb knows causal masks, with or without a sliding window, and
+refuses others (_masks.py). A step takes left padding from the forward's own arguments (_step.py).
 
-Whatever carries no tag and belongs to no step runs on the implementation the model had before.
+A call without a tag that belongs to no step runs on the implementation that the model had before.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from attndb._errors import UnsupportedError
 from attndb.hf import _switch
 from attndb.hf._masks import MaskRequest
 
-# Arguments that change nothing of what attention computes here: positions are checked before the
-# forward, the rest asks for other outputs.
+# Arguments that do not change the result of attention here. Positions are checked before the
+# forward; the other arguments ask for other outputs.
 _HARMLESS = frozenset(
     {
         "position_ids",
@@ -48,22 +48,22 @@ _MEANING = {
 
 
 class Arguments(NamedTuple):
-    """What a layer asks of attention; equal in every call of one layer."""
+    """The options that a layer passes to attention, the same in every call of the layer."""
 
     scaling: float | None  # None = 1 / sqrt(head_dim).
     sliding_window: int | None
     soft_cap: float | None
-    # ``s_aux``, as float32: values, because weights may change after they were seen.
+    # ``s_aux`` as float32: copied values, because the model's weights may change later.
     denominator_logits: tuple[float, ...] | None
 
 
 class Consumer(Protocol):
-    """What a forward reports to."""
+    """The receiver of a forward's calls of attention and of masks."""
 
     configs: list[Any]
 
     def on_mask(self, request: MaskRequest) -> torch.Tensor | None:
-        """The model asks for a mask, and is given what this returns."""
+        """Returns the mask for a model's request."""
 
     def attend(
         self,
@@ -74,18 +74,18 @@ class Consumer(Protocol):
         mask: Any,
         arguments: Arguments,
     ) -> torch.Tensor:
-        """query [B, Hq, n, D], key [B, Hkv, n, D], value [B, Hkv, n, Dv], of the new tokens; mask:
-        what the model gives attention. Returns [B, n, Hq, Dv]."""
+        """Computes attention of the new tokens: query [B, Hq, n, D], key [B, Hkv, n, D], value [B,
+        Hkv, n, Dv]. `mask`: the mask that the model passes to attention. Returns [B, n, Hq, Dv]."""
 
 
 def register() -> None:
-    """Makes both functions known to transformers, for the whole process. Repeatable."""
+    """Registers both functions with transformers, for the whole process. May be called again."""
     AttentionInterface.register(_switch.NAME, attention)
     AttentionMaskInterface.register(_switch.NAME, mask)
 
 
 def tag(key: torch.Tensor, consumer: Consumer, layer: int) -> None:
-    """Marks `key` as the new keys of `layer`, to be attended to through `consumer`."""
+    """Marks `key` as the new keys of `layer`, whose attention `consumer` computes."""
     key._attndb = (consumer, layer)  # type: ignore[attr-defined]
 
 
@@ -99,9 +99,9 @@ def attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, Any]:
-    """transformers' attention function: out [B, n, Hq, Dv], and no weights.
+    """Implements transformers' attention function: returns out [B, n, Hq, Dv], and no weights.
 
-    Raises UnsupportedError, naming the argument that attndb does not know.
+    Raises UnsupportedError, which names the argument that attndb does not support.
     """
     tagged = getattr(key, "_attndb", None)
     if tagged is None:
@@ -139,7 +139,7 @@ def _read_arguments(
 
 
 def _read_denominators(layer: int, num_q_heads: int, s_aux: torch.Tensor) -> tuple[float, ...]:
-    """Learned sinks: one logit for each q head, whatever the tokens."""
+    """Reads learned sinks: one logit per q head, independent of the tokens."""
     if tuple(s_aux.shape) != (num_q_heads,):
         raise UnsupportedError(
             f"layer {layer}: expected attention sinks 's_aux' of shape [{num_q_heads}], one for "
@@ -161,7 +161,8 @@ def mask(
     attention_mask: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """transformers' mask function. Mostly None: attndb is causal and knows windows and padding.
+    """Implements transformers' mask function. Usually returns None, because attndb is causal and
+    knows windows and padding.
 
     Raises UnsupportedError if the model asks for another mask.
     """
@@ -195,7 +196,7 @@ def _attend_elsewhere(
     dropout: float,
     kwargs: dict[str, Any],
 ) -> tuple[torch.Tensor, Any]:
-    """Another thread's forward: runs as if attndb had not been turned on meanwhile."""
+    """Runs a forward of another thread with the implementation that the model had before."""
     consumer = _switch.active()
     if consumer is not None and _is_any(module.config, consumer.configs):
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""What `use` puts on a model: two hooks on its decoder, which make a forward with an AttndbCache a
+"""The two hooks that `use` puts on a model's decoder. They make a forward with an AttndbCache a
 step of that cache, and leave every other forward alone."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from attndb.hf._observe import observe
 from attndb.hf._step import Step
 from attndb.hf._step_plan import Given
 
-# Arguments of a decoder that change neither what a token's keys are nor what attends.
+# Arguments of a decoder that change neither a token's keys nor its attention.
 _PASSED = frozenset(
     {
         "attention_mask",
@@ -67,21 +67,20 @@ def use(
 ) -> Any:
     """Prepares `model` for caches of :func:`attndb.hf.create_session`, and returns it.
 
-    Runs a forward of two tokens and one of a single token, to see what its attention layers are.
-    Calling it again changes the options for caches to come. Forwards without an AttndbCache stay as
-    they are.
+    Runs a forward of two tokens and a forward of one token, to observe the attention layers. A
+    second call changes the options of later caches. Forwards without an AttndbCache stay the same.
 
-    ``plan``: of sessions that name none; None = the store's. ``tokenizer``: becomes part of the
-    fingerprint. ``fingerprint``: used instead of the content's (:func:`attndb.hf.fingerprint`).
-    ``kv_dtype``: of stored keys and values; None = that of the model's keys. ``unrotated_keys``: as
-    :class:`attndb.ModelSpec` has it.
+    ``plan``: for sessions that name none; None = the store's plan. ``tokenizer``: becomes part of
+    the fingerprint. ``fingerprint``: replaces the fingerprint of the content
+    (:func:`attndb.hf.fingerprint`). ``kv_dtype``: dtype of stored keys and values; None = the dtype
+    of the model's keys. ``unrotated_keys``: see :class:`attndb.ModelSpec`.
 
-    Raises UnsupportedError, naming what: no transformers model, several models in one, weights not
-    on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV, attention
-    sinks, ALiBi, attention that is chunked or not causal, cross-attention, RoPE that depends on the
-    length, position_ids that are not honoured, several token ids at each position, a cache of
-    transformers that forgets what the model attends to, attention that is not called through
-    transformers' AttentionInterface.
+    Raises UnsupportedError, which names the reason: no transformers model, several models in one,
+    weights not on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV,
+    attention sinks, ALiBi, attention that is chunked or not causal, cross-attention, RoPE that
+    depends on the length, position_ids that have no effect, several token ids at each position, a
+    cache of transformers that forgets tokens that the model attends to, attention that is not
+    called through transformers' AttentionInterface.
     """
     decoder = find_decoder(model)
     binding = _binding_of(decoder)
@@ -104,8 +103,8 @@ def use(
 
 @checked
 def stop(model: Any) -> None:
-    """Takes back :func:`use`; without it, does nothing. Caches of the model can't be run any more,
-    but stored."""
+    """Takes back :func:`use`. Does nothing if `use` was not called. Caches of the model can still
+    be stored, but the model can't run them any more."""
     decoder = find_decoder(model)
     for hooks in (decoder._forward_pre_hooks, decoder._forward_hooks):
         for handle_id, hook in list(hooks.items()):
@@ -120,17 +119,17 @@ def stop(model: Any) -> None:
 
 @checked
 def spec(model: Any) -> ModelSpec:
-    """The identity under which contexts of `model` are stored: for ``db.import_context``,
-    ``db.explain_prefix``, or a session of one's own.
+    """Returns the spec under which contexts of `model` are stored. Pass it to
+    ``db.import_context``, ``db.explain_prefix`` or ``db.create_session``.
 
-    Raises UnsupportedError, as :func:`use`, which need not have been called.
+    Works without :func:`use`, and raises the same UnsupportedError.
     """
     decoder = find_decoder(model)
     return (_binding_of(decoder) or Binding(decoder)).spec(model)
 
 
 def _source(model: Any) -> tuple[str, str]:
-    """What people call `model`, and its folder where it was loaded from one; "" = not known."""
+    """Returns the model's name, and the folder from which it was loaded; "" = unknown."""
     name = str(getattr(model, "name_or_path", "") or "")
     path = os.path.abspath(name) if os.path.isdir(name) else ""
     name = os.path.basename(path) or name
@@ -139,7 +138,7 @@ def _source(model: Any) -> tuple[str, str]:
 
 
 def binding_of(model: Any) -> Binding | None:
-    """What `use` put on the model."""
+    """Returns the Binding that `use` put on the model; None if there is none."""
     return _binding_of(find_decoder(model))
 
 
@@ -163,14 +162,14 @@ class Binding:
         self._layer_specs = layer_specs(decoder, self.layers)
 
     def spec(self, model: Any) -> ModelSpec:
-        """Of `model`, or another one around the same decoder, as it is now."""
+        """Returns the present spec of `model`, which may be another model around the decoder."""
         content = self.fingerprint or content_fingerprint(model, self.tokenizer)
         return ModelSpec(
             self._layer_specs, self.kv_dtype, content, self.unrotated_keys, *_source(model)
         )
 
     def weights_stamp(self) -> int:
-        """Changes when the weights do; cheap enough for every forward."""
+        """Returns a stamp that changes with the weights. Cheap enough for every forward."""
         return self._weights.stamp()
 
     def before_forward(self, module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -206,8 +205,8 @@ class Binding:
     def _run_first_pieces(
         self, module: Any, cache: AttndbCache, named: dict[str, Any]
     ) -> list[Any]:
-        """Where tokens have to leave in the middle of a forward, runs those before by forwards
-        of their own. Leaves the rest in `named`, and returns the outputs."""
+        """Runs the first columns in forwards of their own if tokens have to leave in the middle of
+        a forward. Leaves the other columns in `named`, and returns the outputs."""
         outputs = []
         try:
             while (num_columns := cache.piece_of(self, _given(named))) is not None:
@@ -220,8 +219,8 @@ class Binding:
         return outputs
 
     def _drop_leftover(self) -> None:
-        """Ends a step of this decoder that an interrupt left behind, whatever runs next: torch
-        calls no hooks after KeyboardInterrupt, and a decoder never runs inside itself."""
+        """Ends a step of this decoder that an interrupt left behind. torch calls no hooks after
+        KeyboardInterrupt, and a decoder never runs inside itself."""
         step = _switch.active()
         if isinstance(step, Step) and step.configs is self.configs:
             cache = step.owner()
@@ -237,7 +236,7 @@ class Binding:
             return None
         step = cache.step
         if step is None or step is not _switch.active():
-            return None  # Refused before it began.
+            return None  # The forward was refused before it began.
         _switch.remove(step)
         _switch.leave(step.configs)
         succeeded = False
@@ -251,8 +250,8 @@ class Binding:
 
 
 class _Weights:
-    """The modules and parameters of a decoder, as they were last seen. Others may be put in their
-    place (an assignment, load_state_dict(assign=True)) or added (an adapter)."""
+    """The modules and parameters of a decoder at the last look. A program may replace them (by an
+    assignment or load_state_dict(assign=True)) or add some (an adapter)."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -260,8 +259,8 @@ class _Weights:
         self._see()
 
     def stamp(self) -> int:
-        """Changes when the weights do. Tens of microseconds."""
-        # `...` ends both lists, so that one more or one less is seen, too.
+        """Returns a stamp that changes with the weights. Takes tens of microseconds."""
+        # `...` ends both lists, so that an added or a removed entry is noticed, too.
         if not all(map(operator.is_, itertools.chain(self._members(), (...,)), self._seen)):
             self._num_changes += 1
             self._see()
@@ -308,7 +307,7 @@ def _first_columns(module: Any, named: dict[str, Any], num_columns: int) -> dict
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Outputs of the pieces of a forward as that of the whole: tensors are [batch, columns, ..]."""
+    """Joins the outputs of a forward's pieces. Tensors are [batch, columns, ...]."""
     last = parts[-1]
     if isinstance(last, ModelOutput):
         return type(last)(**{name: _joined([part[name] for part in parts]) for name in last})
@@ -360,8 +359,8 @@ def _given(named: dict[str, Any]) -> Given:
 
 
 def _check_prompts_of_generate(model: Any) -> None:
-    """generate() is given all ids and slices off as many as the cache holds, unread. The slicing
-    method of this model object reads them first."""
+    """Makes the model's slicing method check the ids. generate() gets all ids and slices off as
+    many as the cache holds, without comparing them."""
     kind = type(model)
 
     @functools.wraps(kind.prepare_inputs_for_generation)

@@ -1,4 +1,4 @@
-"""What every layer of a transformers model is asked: q, k and v of a text, in a file."""
+"""Writes q, k and v of a text, from every layer of a transformers model, to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attndb._kv_file import write_kv_file
 from attndb.hf._binding import binding_of, use
 from attndb.hf._session import create_session
 
-_EVERY_ROW = 2**32 - 1  # A plan holds for prefill too: no number of rows is dense.
+_EVERY_ROW = 2**32 - 1  # dense_query_tokens under which a plan also holds for the prefill.
 
 
 def capture_model(
@@ -53,10 +53,10 @@ def capture_model(
 
 
 class _Recorder:
-    """Keeps q of the tokens from `first_token` on, of the layers asked for."""
+    """Keeps q of the tokens from `first_token` on, for the chosen layers."""
 
     def __init__(self, layers: Sequence[int], first_token: int) -> None:
-        self.begin_token = 0  # First token of the forward that runs.
+        self.begin_token = 0  # First token of the running forward.
         self._first_token = first_token
         self._parts: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
 

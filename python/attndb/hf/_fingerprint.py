@@ -1,14 +1,14 @@
 """The identity of a model by its content: SHA-256 over config, weights, adapters and tokenizer.
 
-Equal content gives equal fingerprints in every process and under any path; names that a file system
-or a version gives are left out. Tensors are hashed in pieces by several threads (hashlib frees the
-interpreter lock); the pieces are joined in the order of names.
+Equal content gives equal fingerprints in every process and under any path. The fingerprint leaves
+out names that come from a file system or a version. Several threads hash pieces of the tensors
+(hashlib frees the interpreter lock); the digests are joined in the order of names.
 
-A fingerprint is kept with its model until a tensor changes: address, version counter, shape, dtype
-or one of a few sampled values. Writes through ``.data`` or a numpy view that miss all samples go
-unseen; ``fingerprint(model, refresh=True)`` reads everything.
+The model keeps its fingerprint until a tensor changes in address, version counter, shape, dtype or
+one of a few sampled values. A write through ``.data`` or a numpy view that misses all samples goes
+unnoticed; ``fingerprint(model, refresh=True)`` reads everything.
 
-Threads: safe, if nobody writes to the model meanwhile.
+Threads: safe, if no thread writes to the model meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attndb._errors import UnsupportedError
 _FORMAT = b"attndb.hf fingerprint 1"
 _PIECE_BYTES = 16 << 20
 _NUM_SAMPLES = 5
-# Keys of a config that a fingerprint leaves out: where the config came from, what asks for other
+# Keys of a config that a fingerprint leaves out: the origin of the config, requests for other
 # outputs, and ids that only generate() reads.
 _VOLATILE = {
     "_attn_implementation",
@@ -61,12 +61,11 @@ _kept_tokenizers: weakref.WeakKeyDictionary[Any, tuple[int, bytes]] = weakref.We
 
 @checked
 def fingerprint(model: Any, tokenizer: Any = None, *, refresh: bool = False) -> bytes:
-    """32 bytes that name the model's content: all parameters and buffers (adapters are such), the
-    config, which adapters are on, and the tokenizer if given.
+    """Returns 32 bytes that identify the model's content: all parameters and buffers, also those of
+    adapters, the config, which adapters are on, and the tokenizer if given.
 
-    ``refresh``: reads every byte again.
-    Raises UnsupportedError: a tensor without readable bytes (on "meta", or quantised by a
-    subclass): pass ``attndb.hf.use(model, fingerprint=...)``.
+    ``refresh``: read every byte again. Raises UnsupportedError if a tensor has no readable bytes
+    (on "meta", or quantised by a subclass). Pass ``attndb.hf.use(model, fingerprint=...)`` then.
     """
     stamp = _stamp(model)
     kept = _kept.get(model)
@@ -78,7 +77,7 @@ def fingerprint(model: Any, tokenizer: Any = None, *, refresh: bool = False) -> 
 
 
 def version_stamp(tensors: list[torch.Tensor]) -> int:
-    """Changes, in all likelihood, when one of `tensors` is written or replaced. Microseconds."""
+    """Returns a stamp that very likely changes if a tensor is written or replaced. Microseconds."""
     try:
         return hash(tuple([(t.data_ptr(), t._version) for t in tensors]))
     except RuntimeError:  # Tensors made in inference mode have no version counter.
@@ -93,7 +92,8 @@ def _named_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _stamp(model: Any) -> Any:
     tensors = {}
     for name, tensor in _named_tensors(model):
-        # Tensors made in inference mode have no version counter: never equal, so read again.
+        # Tensors made in inference mode have no version counter. They never compare equal, so they
+        # are read again.
         version = object() if tensor.is_inference() else tensor._version
         place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         tensors[name] = (place, version, _samples(tensor))
@@ -163,7 +163,8 @@ def _without_volatile(value: Any) -> Any:
 
 
 def _adapters_text(model: Any) -> str:
-    """Which adapters (PEFT's) are on, and how strongly: turning one off changes no tensor."""
+    """Returns which adapters (PEFT's) are on and their strength. Turning an adapter off changes no
+    tensor."""
     states = [
         (
             name,
@@ -179,8 +180,8 @@ def _adapters_text(model: Any) -> str:
 
 
 def _tokenizer_digest(tokenizer: Any) -> bytes:
-    """Kept with the tokenizer until tokens are added. What else is changed in it gives other ids
-    for a text, and ids are compared."""
+    """Returns a digest, which the tokenizer keeps until tokens are added. Other changes of a
+    tokenizer give other ids for a text, and attndb compares ids."""
     kept = _kept_tokenizers.get(tokenizer)
     if kept is None or kept[0] != len(tokenizer):
         digest = hashlib.sha256(_tokenizer_text(tokenizer).encode()).digest()

@@ -1,11 +1,12 @@
-"""Which masks a model asks for, and which of them its layers use.
+"""Finds out which masks a model asks for, and which of these masks its layers use.
 
-transformers calls the mask function with a rule, `rule(batch, head, q_idx, kv_idx)`. While a model
-is observed (_observe.py) it is given a mask for each rule, and the attention function is given one
-of them back: so each layer's rule is known, and that of a mask that no layer uses does no harm
-(Gemma 3 asks for one of full attention although all its layers slide; decoders of encoder-decoder
-models ask for one of cross-attention). In a step, a rule that layers use gives no mask, as attndb
-knows it; one that no layer uses gives a mask that attention refuses.
+transformers calls the mask function with a rule, `rule(batch, head, q_idx, kv_idx)`. During the
+observation of a model (_observe.py) the mask function returns a different mask for each rule, and
+each layer passes one of these masks to the attention function. This shows the rule of each layer. A
+rule that no layer uses does no harm: Gemma 3 asks for a full mask although all its layers slide,
+and decoders of encoder-decoder models ask for a mask of cross-attention. In a step, a rule that
+layers use gives no mask, because attndb knows the rule. A rule that no layer uses gives a mask that
+attention refuses.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _POSITIONS = (_FAR, _FAR + 1, _FAR + 12_345)
 
 
 class MaskRequest(NamedTuple):
-    """What transformers asks a mask function for."""
+    """The arguments with which transformers asks for a mask."""
 
     rule: Callable[..., Any]
-    is_plain: bool  # False: transformers joined other rules to it (image blocks, packing, ...).
+    is_plain: bool  # False: transformers joined other rules to this one (image blocks, packing).
     shape: tuple[int, int, int, int]  # [batch, 1, queries, keys]
     dtype: torch.dtype
 
@@ -36,15 +37,15 @@ class MaskRequest(NamedTuple):
 class Rule(NamedTuple):
     """A rule that was understood."""
 
-    is_causal: bool  # False: any other one; `window` says nothing then.
-    window: int | None = None  # A token attends to this many, itself among them; None = to all.
+    is_causal: bool  # False: any other rule; `window` has no meaning then.
+    window: int | None = None  # Number of tokens that a token sees, itself included; None = all.
 
 
 OTHER = Rule(is_causal=False)
 
 
 def read_rule(request: MaskRequest) -> Rule:
-    """What a mask's rule is, from whole rows of it."""
+    """Recognizes the rule of a mask from whole rows of the mask."""
     if not request.is_plain and request.rule is not causal_mask_function:
         return OTHER
     windows = {_row_window(request.rule, position) for position in _POSITIONS}
@@ -55,8 +56,8 @@ def read_rule(request: MaskRequest) -> Rule:
 
 
 def _row_window(rule: Callable[..., Any], position: int) -> int | None:
-    """Keys that the query at `position` attends to, itself the last; None = all up to itself; 0 =
-    others than that."""
+    """Returns how many keys the query at `position` attends to, its own the last; None = all keys
+    up to its own; 0 = other keys than these."""
     allowed = _allows(rule, position, torch.arange(position + 2))
     window = int(allowed.sum())
     if window == 0 or bool(allowed[-1]) or not bool(allowed[position + 1 - window : -1].all()):
@@ -79,13 +80,17 @@ def _is(rule: Callable[..., Any], known: Rule) -> bool:
 
 @dataclass
 class MasksSeen:
-    """By rule: masks that the layers of a model use, and those that it asks for and none uses."""
+    """The rules of the masks that a model asks for: rules that layers use, and rules that none
+    uses."""
 
     used: set[Rule] = field(default_factory=set)
     unused: set[Rule] = field(default_factory=set)
 
     def mask_of_step(self, request: MaskRequest) -> torch.Tensor | None:
-        """Raises UnsupportedError: `use` has not seen the model ask for such a mask."""
+        """Returns the mask of a step: None if layers use the rule, else a mask of zeros.
+
+        Raises UnsupportedError if the model did not ask for such a mask during `use`.
+        """
         if request.is_plain or request.rule is causal_mask_function:
             if any(_is(request.rule, rule) for rule in self.used):
                 return None
@@ -98,10 +103,10 @@ class MasksSeen:
 
 @dataclass
 class MaskProbe:
-    """Gives a mask for each rule asked for, and knows it again."""
+    """Gives a mask for each rule, and recognizes the mask that a layer uses."""
 
     _given: list[tuple[torch.Tensor, Rule]] = field(default_factory=list)
-    _seen: set[int] = field(default_factory=set)  # Indices in _given, of those that layers used.
+    _seen: set[int] = field(default_factory=set)  # Indices in _given of masks that layers used.
 
     def give(self, request: MaskRequest) -> torch.Tensor:
         mask = _empty(request)
@@ -109,9 +114,10 @@ class MaskProbe:
         return mask
 
     def use(self, layer: int, mask: Any) -> Rule:
-        """The rule of the mask that `layer` was given.
+        """Returns the rule of the mask that `layer` was given.
 
-        Raises UnsupportedError: none, one that the model made itself, or one of another rule.
+        Raises UnsupportedError if there is no mask, if the model made the mask itself, or if the
+        rule is not causal.
         """
         if not isinstance(mask, torch.Tensor):
             raise UnsupportedError(f"layer {layer} attends without a causal mask")
@@ -131,7 +137,7 @@ class MaskProbe:
 
 
 def _empty(request: MaskRequest) -> torch.Tensor:
-    """A mask for any rule: zeros, so that what a model writes into it shows."""
+    """Returns a mask of zeros, so that values that a model writes into it show."""
     return torch.zeros(request.shape, dtype=request.dtype)
 
 

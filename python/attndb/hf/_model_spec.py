@@ -1,4 +1,4 @@
-"""From a transformers model to attndb's layers, and the refusals that its config decides."""
+"""Makes attndb's layer specs of a transformers model, and refuses models by their config."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.bfloat16: "bfloat16",
 }
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
-# Whose angles do not depend on the length.
+# The types of RoPE whose angles do not depend on the length.
 _ROPE_TYPES = {"default", "linear", "yarn", "llama3", "proportional"}
 _NOT_SCALING = {"rope_type", "type", "rope_theta"}
 _IN_ROPE_DIMS = {"partial_rotary_factor"}
 
 
 def find_decoder(model: Any) -> Any:
-    """The module that runs the layers: the innermost transformers model inside `model`.
+    """Returns the module that runs the layers: the innermost transformers model inside `model`.
 
-    Raises UnsupportedError: none, several beside each other, an encoder-decoder model, or one of
-    more than text.
+    Raises UnsupportedError if there is none or more than one, or if the model is an encoder-decoder
+    model or reads more than text.
     """
     modules = getattr(model, "modules", None)
     models = [part for part in modules() if isinstance(part, PreTrainedModel)] if modules else []
@@ -63,7 +63,7 @@ def _embeds_outside(outer: Any, decoder: Any) -> bool:
 
 
 def check_config(decoder: Any) -> None:
-    """Raises UnsupportedError, by name, for what no observation is needed."""
+    """Raises UnsupportedError, with the reason, if the config alone rules the model out."""
     config = decoder.config
     name = type(decoder).__name__
     if getattr(config, "add_cross_attention", False) or getattr(
@@ -72,7 +72,7 @@ def check_config(decoder: Any) -> None:
         raise UnsupportedError(f"{name} has cross-attention")
     if getattr(config, "num_kv_shared_layers", None):
         raise UnsupportedError(f"{name}: {config.num_kv_shared_layers} layers share KV")
-    # "vision": between tokens of one image, which text alone has none of.
+    # "vision" concerns tokens of one image, and a text has none.
     if getattr(config, "use_bidirectional_attention", None) not in (None, False, "vision"):
         raise UnsupportedError(f"{name}: attention is bidirectional, not causal")
     if getattr(config, "alibi", False):
@@ -101,7 +101,7 @@ def check_config(decoder: Any) -> None:
 
 
 def collect_configs(decoder: Any) -> list[Any]:
-    """Every config that a module of the decoder reads its attention implementation from."""
+    """Returns the configs from which modules of the decoder read their attention implementation."""
     found: dict[int, Any] = {}
     for module in decoder.modules():
         config = getattr(module, "config", None)
@@ -111,7 +111,7 @@ def collect_configs(decoder: Any) -> list[Any]:
 
 
 def default_kv_dtype(observed: list[ObservedLayer], name: str) -> DType:
-    """The dtype in which the model makes its keys."""
+    """Returns the dtype in which the model makes its keys."""
     dtype = observed[0].keys.dtype
     if dtype not in DTYPES:
         raise UnsupportedError(f"{name}: keys of {dtype}; expected {', '.join(DTYPES.values())}")
@@ -119,7 +119,8 @@ def default_kv_dtype(observed: list[ObservedLayer], name: str) -> DType:
 
 
 def layer_specs(decoder: Any, observed: list[ObservedLayer]) -> list[LayerSpec]:
-    """Raises UnsupportedError where the keys' dependence on positions is not understood."""
+    """Returns the specs of the layers. Raises UnsupportedError if the keys depend on positions in a
+    way that attndb does not understand."""
     return [_layer_spec(decoder, layer, seen) for layer, seen in enumerate(observed)]
 
 
@@ -145,13 +146,14 @@ def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
 
 
 def _rope(config: Any, layer: int, seen: ObservedLayer) -> Rope | None:
-    """None for layers without RoPE, and where keys depend on the position in another way (a learned
-    table, a norm behind RoPE): they are reused at equal positions only, like all keys."""
+    """Returns the RoPE of a layer. None: the layer has no RoPE, or its keys depend on the position
+    in another way (a learned table, a norm behind RoPE). Like all keys, such keys are reused at
+    equal positions only."""
     params = _rope_params(config, layer)
     if params is None:
         return None
     factor = params.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", None))
-    if params.get("rope_type") == "proportional":  # All channels, some of them by no angle.
+    if params.get("rope_type") == "proportional":  # Some channels have an angle of 0.
         factor = None
     dims = int(seen.head_dim * (1.0 if factor is None else factor)) & ~1
     rotation = find_rotation(seen, dims)
@@ -186,7 +188,7 @@ def _is_by_layer_type(params: dict[str, Any]) -> bool:
 
 
 def _scaling_text(params: dict[str, Any]) -> str | None:
-    """Like "linear:factor=4": the type and all its parameters, by name. None = no scaling."""
+    """Returns the type and all its parameters, by name: "linear:factor=4". None = no scaling."""
     rope_type = params.get("rope_type", "default")
     if rope_type == "default":
         return None

@@ -1,12 +1,13 @@
-"""What a model's attention layers are: observed in one forward, not guessed from its classes.
+"""Observes a model's attention layers in a forward, instead of guessing them from its classes.
 
-The decoder runs one token twice, at position 0 and far behind it. Every layer shows the shapes of
-q, k and v, its scale, window and soft cap, and whether it keeps its keys in the cache and attends
-to just them. As v is the same for both tokens, attention is v, so all layers see what they see in
-real life, and their two keys differ by RoPE alone: that gives its layout.
+The decoder runs one token twice in a forward, at position 0 and far behind it. Every layer shows
+the shapes of q, k and v, and its scale, window and soft cap. The layer also shows whether it keeps
+its keys in the cache and attends to just these keys. v is the same for both tokens, so the result
+of attention is v, and all layers get the same inputs as in normal use. The two keys of a layer then
+differ by RoPE alone, which shows RoPE's layout.
 
-Then it runs the token once more, as the next one of a long cache and without positions: its keys
-must be those of the position that the cache's length says.
+Then the decoder runs the token once more, as the next token of a long cache and without positions.
+The keys must be those of the position that follows from the cache's length.
 
 Cost: two forwards, of two tokens and of one, under no_grad and in evaluation mode.
 """
@@ -28,17 +29,17 @@ from attndb.hf import _switch
 from attndb.hf._attention import Arguments, Consumer, tag
 from attndb.hf._masks import MaskProbe, MaskRequest, MasksSeen
 
-_POSITION_MAX = 4095  # Far enough that many channels turn, near enough for angles in float32.
+_POSITION_MAX = 4095  # Far enough to rotate many channels, near enough for angles in float32.
 # Entries of a table of positions that a model may lose to an offset: RoBERTa begins at 2.
 _TABLE_END = 4
-# Relative to the largest key: above the rounding of a deep model, far below what RoPE changes.
+# Relative to the largest key: above the rounding of a deep model, far below the changes by RoPE.
 _TOLERANCE = {torch.bfloat16: 0.05}
 _TOLERANCE_ELSE = 0.01
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """How RoPE turns the keys of a layer."""
+    """The rotation of a layer's keys by RoPE."""
 
     layout: RopeLayout
     dims: int
@@ -56,15 +57,15 @@ class ObservedLayer:
 
 
 class TaggingLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
-    """One layer of a cache that holds nothing of torch: it tags new keys and passes them through.
+    """One layer of a cache without tensors: it tags new keys and passes them through.
 
-    The owner answers: ``owner.on_update(layer, key, value)`` gives the consumer to tag with,
-    ``owner.layer_length(layer)`` the columns that the layer has.
+    ``owner.on_update(layer, key, value)`` returns the consumer for the tag, and
+    ``owner.layer_length(layer)`` returns the number of the layer's columns.
     """
 
     is_compileable = False
     is_croppable = True
-    is_sliding = False  # All tokens are held, of layers with a window too.
+    is_sliding = False  # Layers with a window hold all tokens, too.
     supports_early_init = False
 
     def __init__(self, owner: Any, layer: int) -> None:
@@ -109,10 +110,9 @@ class TaggingLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
 
 def observe(decoder: Any, configs: list[Any]) -> tuple[list[ObservedLayer], MasksSeen]:
-    """The decoder's attention layers, in the order of their indices, and the masks that it asks
-    for.
+    """Returns the decoder's attention layers, by index, and the masks that it asks for.
 
-    Raises UnsupportedError, naming the model, where its attention is not what attndb computes.
+    Raises UnsupportedError, which names the model, if attndb can't compute its attention.
     """
     name = type(decoder).__name__
     position = probe_position(decoder.config)
@@ -129,8 +129,8 @@ def _run(
     num_held: int = 0,
     position_ids: torch.Tensor | None = None,
 ) -> _Probe:
-    """What a forward of one token, or as many as `position_ids` has, shows of each layer, with a
-    cache that says that it holds `num_held` tokens."""
+    """Runs a forward of one token, or of one token per position in `position_ids`, and returns the
+    observations of each layer. The cache claims that it holds `num_held` tokens."""
     name = type(decoder).__name__
     probe = _Probe(configs)
     cache = _ProbeCache(probe, decoder.config.num_hidden_layers, num_held)
@@ -167,8 +167,8 @@ def _run(
 
 
 def _check_windows(name: str, config: Any, layers: list[ObservedLayer]) -> None:
-    """The cache that transformers makes of `config` must hold all that the layers attend to: else
-    what the model computes depends on how its tokens are cut into forwards."""
+    """Checks that transformers' own cache for `config` holds all tokens that the layers attend to.
+    Without them, results depend on how the tokens are cut into forwards."""
     for i, held in enumerate(DynamicCache(config=config).layers[: len(layers)]):
         slides = getattr(held, "is_sliding", False)
         window = getattr(held, "sliding_window", None) if slides else None
@@ -182,7 +182,7 @@ def _check_windows(name: str, config: Any, layers: list[ObservedLayer]) -> None:
 
 
 def _check_positions(name: str, layers: list[ObservedLayer], later: _Probe) -> None:
-    """A token that comes without a position must have that of its place in the sequence."""
+    """Checks that a token without a given position gets the position of its place."""
     for i, layer in enumerate(layers):
         near, far = layer.keys[:, 0].double(), layer.keys[:, 1].double()
         if _is_equal(near, far, layer.keys.dtype):
@@ -192,11 +192,11 @@ def _check_positions(name: str, layers: list[ObservedLayer], later: _Probe) -> N
                 f"{name} does not honour position_ids: a token given position p has other keys "
                 "than the one behind p held tokens (ignored, or counted from another number)"
             )
-        return  # Behind the first such layer, roundings may choose other experts.
+        return  # In later layers, a rounding may choose other experts.
 
 
 def probe_position(config: Any) -> int:
-    """The second token's position: within what the model's tables allow."""
+    """Returns the second token's position, within the limits of the model's tables."""
     limits = (getattr(config, f"max_{of}_positions", None) for of in ("target", "source"))
     limit = getattr(config, "max_position_embeddings", None) or next(filter(None, limits), None)
     return max(1, min(int(limit or _POSITION_MAX + 1 + _TABLE_END) - 1 - _TABLE_END, _POSITION_MAX))
@@ -208,10 +208,11 @@ def _is_equal(near: torch.Tensor, far: torch.Tensor, dtype: torch.dtype) -> bool
 
 
 def find_rotation(layer: ObservedLayer, dims: int) -> Rotation | None:
-    """How RoPE over the leading `dims` channels turned the observed keys; None = they are equal, or
-    depend on the position in another way.
+    """Returns how RoPE over the leading `dims` channels rotated the observed keys. None: the keys
+    are equal, or depend on the position in another way.
 
-    A rotation keeps the length of each pair of channels that it turns, and no other pairing does.
+    A rotation keeps the length of each pair of channels that it rotates; for other pairs the length
+    changes.
     """
     near, far = layer.keys[:, 0].double(), layer.keys[:, 1].double()
     size = near.abs().max().item()
@@ -290,7 +291,7 @@ class _ProbeCache(Cache):
 
 
 def _probe_token(config: Any) -> int:
-    """An id whose embedding is not that of padding, which may be zero."""
+    """Returns an id other than the padding id, whose embedding may be zero."""
     vocabulary = int(getattr(config, "vocab_size", 2))
     token = vocabulary // 2
     return token - 1 if token == getattr(config, "pad_token_id", None) else token

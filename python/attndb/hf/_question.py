@@ -1,4 +1,4 @@
-"""q of a question's tokens, run by themselves: what :meth:`attndb.DB.find` asks the store for."""
+"""Runs a question by itself and keeps q of its tokens, for :meth:`attndb.DB.find`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Question(NamedTuple):
     """Arguments of :meth:`attndb.DB.find`: ``db.find(spec, **question._asdict())``."""
 
     heads: list[tuple[int, int]]  # (layer, q head).
-    q: list[torch.Tensor]  # One a head: [num_tokens, head_dim] float32, after RoPE.
+    q: list[torch.Tensor]  # One per head: [num_tokens, head_dim] float32, after RoPE.
     first_position: int  # Position of row 0.
 
 
@@ -30,14 +30,14 @@ def find_question(
     *,
     first_token: I64 = 0,
 ) -> Question:
-    """Runs a question by itself and gives q of its tokens in `heads`:
+    """Runs a question by itself, and returns q of its tokens in `heads`:
     ``db.find(attndb.hf.spec(model), **attndb.hf.find_question(db, model, ids, heads)._asdict())``.
 
-    ``input_ids``: ``[T]`` or ``[1, T]``, or what a tokenizer returned: the question as it would
-    stand in a document, in the model's template, say. ``first_token``: the first that is the
-    question's own; those of the template before it say nothing of what is looked for. ``heads``:
-    pairs (layer, q head), those of the model that look things up; ``db.find(head_scores=True)``
-    on questions whose passages are known tells which these are. Nothing is stored in `db`.
+    ``input_ids``: ``[T]`` or ``[1, T]``, or the result of a tokenizer: the question as it would
+    stand in a document, for example in the model's template. ``first_token``: the first token of
+    the question itself, because tokens of the template say nothing about the passage. ``heads``:
+    pairs (layer, q head), the model's heads that look things up. To find these heads, call
+    ``db.find(head_scores=True)`` on questions whose passages are known. Stores nothing in `db`.
 
     Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError
     (a head that the model does not have; no token from `first_token` on; several rows).

@@ -1,5 +1,5 @@
-"""A cache for a prompt, or for a batch of prompts, that starts from what the store has of them, and
-one over several stored contexts."""
+"""Makes caches: for a prompt or a batch of prompts, with their stored prefixes, or over several
+stored contexts."""
 
 from __future__ import annotations
 
@@ -35,29 +35,30 @@ def create_session(
     keep_first: I64 = 4,
     keep_ratio: float = 0.5,
 ) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
-    """A cache that holds the longest stored prefix of the prompt, and the prompt: ``(cache, ids)``
-    for ``model.generate(**ids, past_key_values=cache)`` or ``model(**ids, past_key_values=cache)``.
+    """Returns ``(cache, ids)``: a cache with the longest stored prefix of the prompt, and the
+    arguments for ``model.generate(**ids, past_key_values=cache)`` or
+    ``model(**ids, past_key_values=cache)``.
 
     ``input_ids``: ``[T]``, ``[B, T]`` padded on the left (then with ``attention_mask``), a list of
-    ids, a list of such lists (padded here), or what a tokenizer returned. At least one token of
-    each row is left to run. The rows of a batch share columns, so each reuses its prefix up to the
-    first column that some row must run.
+    ids, a list of such lists (padded here), or the result of a tokenizer. At least one token of
+    each row is left to run. The rows of a batch share columns, so each row reuses its prefix only
+    up to the first column that some row must run.
 
-    ``ids``: ``input_ids`` and ``attention_mask``, ``[B, T]``, of the whole prompt. What the cache
-    holds is compared, not run: logits of a bare forward are those of the other columns. The
-    remaining ids alone will do too, with the mask over all.
+    ``ids``: ``input_ids`` and ``attention_mask``, ``[B, T]``, of the whole prompt. The cache
+    compares the ids that it holds; the model does not run them. A bare forward therefore returns
+    logits of the other columns only. You may also pass just the remaining ids, with the whole mask.
 
-    ``plan``, ``context``, ``reuse``: as in :meth:`attndb.DB.create_session`.
+    ``plan``, ``context``, ``reuse``: see :meth:`attndb.DB.create_session`.
 
-    ``max_length``: tokens that a row attends to at most. Before a forward whose new tokens do not
-    fit, the oldest tokens leave, so that ``keep_ratio`` of max_length is left; the first
-    ``keep_first`` stay (:meth:`attndb.Session.drop_oldest`). Columns and positions go on, so that
-    the model's own RoPE must be right there: its angles are float32, off by some .04 in logits at
-    100,000. None: no limit. Tokens that an earlier, smaller ``max_length`` dropped are left to run
-    if the prompt fits.
+    ``max_length``: limit on the tokens that a row attends to; None = no limit. If the new tokens of
+    a forward do not fit, the oldest tokens leave first, until ``keep_ratio`` of max_length is left.
+    The first ``keep_first`` tokens stay (:meth:`attndb.Session.drop_oldest`). Columns and positions
+    continue, so the model's own RoPE must be exact there: its angles are float32, which changes
+    logits by some .04 at position 100,000. If the prompt fits, the model runs tokens that an
+    earlier, smaller ``max_length`` dropped.
 
     Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
-    UnsupportedError (padding elsewhere than on the left), and what db.create_session raises.
+    UnsupportedError (padding elsewhere than on the left), and the errors of db.create_session.
     """
     window = None if max_length is None else Window(max_length, keep_first, keep_ratio)
     binding = binding_of(model)
@@ -98,8 +99,8 @@ def create_session(
 def _start(
     db: DB, spec: ModelSpec, prompt: list[int], window: Window | None, **options: Any
 ) -> Session:
-    """A session of the prompt. Tokens that an earlier, smaller max_length dropped are left to run
-    if the prompt fits into this one."""
+    """Creates the session of a prompt. If the prompt fits into max_length, the session reuses no
+    prefix from which an earlier, smaller max_length dropped tokens."""
     session, _ = db.create_session(spec, prompt, **options)
     fits = window is None or len(prompt) <= window.max_length
     if session.num_dropped == 0 or not fits:
@@ -118,19 +119,20 @@ def create_session_over(
     *,
     plan: str | None = None,
 ) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
-    """A cache that holds whole stored contexts, one beside the other, and what is asked of them:
-    ``(cache, ids)`` as of :func:`create_session`.
+    """Returns ``(cache, ids)`` as :func:`create_session` does: a cache over several whole stored
+    contexts, and the arguments for a question to them.
 
-    ``input_ids``: of the question alone, ``[T]`` or ``[1, T]``, or what a tokenizer returned. Its
-    first token stands behind the longest context; the contexts keep their own positions, and a
-    beginning that they share is held once (:meth:`attndb.DB.create_session_over`).
+    ``input_ids``: ids of the question alone, ``[T]`` or ``[1, T]``, or the result of a tokenizer.
+    The question's first token stands behind the longest context. The contexts keep their own
+    positions, and the cache holds a beginning that they share once
+    (:meth:`attndb.DB.create_session_over`).
 
-    ``ids``: ``input_ids`` and an ``attention_mask`` of a column for each position. What
-    ``generate`` returns begins with the question. Columns of the contexts can't be cropped away,
-    and the cache can't be stored.
+    ``ids``: ``input_ids``, and an ``attention_mask`` with one column per position. The result of
+    ``generate`` begins with the question. Columns of the contexts can't be cropped, and the cache
+    can't be stored.
 
     Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
-    and what db.create_session_over raises.
+    and the errors of db.create_session_over.
     """
     binding = binding_of(model)
     if binding is None:
@@ -166,7 +168,7 @@ def create_session_over(
 def _read_prompts(
     input_ids: Any, attention_mask: Any, model: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids [B, T] int64 and mask [B, T] int64."""
+    """Returns ids [B, T] int64 and mask [B, T] int64."""
     is_text = isinstance(input_ids, Sequence) and len(input_ids) > 0
     if isinstance(input_ids, str) or (is_text and isinstance(input_ids[0], str)):
         raise InvalidArgumentError(

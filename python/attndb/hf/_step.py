@@ -1,6 +1,6 @@
 """One forward of a model over the sessions of a cache: layer by layer, append and attend.
 
-Threads: the one that began it.
+Threads: only the thread that began the step.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from attndb.hf._step_plan import StepPlan
 
 
 class Step(Consumer):
-    """A consumer of _attention.py. `begins[r]`: the first of the new columns that is a token of
-    `sessions[r]`; those before it are padding, whose output is 0. `owner`: the cache."""
+    """A consumer of _attention.py. `begins[r]`: the first new column that is a token of
+    `sessions[r]`. Columns before it are padding, whose output is 0. `owner`: the cache."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class Step(Consumer):
         self.configs = configs
         self.num_new = num_new
         self.thread_id = threading.get_ident()
-        self.plan: StepPlan | None = None  # For who ends the step.
+        self.plan: StepPlan | None = None  # The code that ends the step reads it.
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
-        self.awaits = False  # Whether what a plan with await=1 reads is waited for.
+        self.awaits = False  # Whether to wait for derived objects of plans with await=1.
         self.is_last = True  # No piece of the same forward follows.
-        self.earlier: list[Any] = []  # Outputs of the pieces before it.
+        self.earlier: list[Any] = []  # Outputs of earlier pieces of the same forward.
         self._sessions = sessions
         self._begins = begins
         self._has_padding = any(begins)
@@ -101,8 +101,8 @@ class Step(Consumer):
     def run(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> torch.Tensor:
-        """Appends and attends. The sessions read the views and fill the output: no copies."""
-        # [B, heads, n, dim] as the sessions' [n, heads, dim], by row.
+        """Appends and attends. The sessions read the tensors and fill the output without copies."""
+        # Views [B, heads, n, dim] as the sessions' [n, heads, dim], by row.
         queries, keys, values = (states.transpose(1, 2) for states in (query, key, value))
         if self.on_queries is not None:
             self.on_queries(layer, queries)
@@ -122,7 +122,8 @@ class Step(Consumer):
         return out
 
     def _await_derived(self, layer: int) -> None:
-        """What can't be had is read exactly, so its errors are none of the forward's."""
+        """Waits for derived objects. Errors do not fail the forward, because attend reads tokens
+        without such objects exactly."""
         for session in self._sessions:
             if not session.awaits_derived(layer):
                 continue
@@ -170,7 +171,7 @@ class Step(Consumer):
 
 
 class _WithoutGradient(torch.autograd.Function):
-    """Attention that can be run with gradients on, and says so when they are asked for."""
+    """Attention that runs with gradients on, and raises an error at a backward pass."""
 
     @staticmethod
     def forward(

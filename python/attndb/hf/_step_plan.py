@@ -1,12 +1,12 @@
-"""What a forward's arguments say about the sessions of a cache: which tokens are new, and where.
+"""Finds out from a forward's arguments which tokens are new for a cache, and where they stand.
 
-A cache holds `num_columns` columns of a left-padded batch. Row r has `pad` columns of padding and
-then its tokens; the token of column c has position c - pad, its index in the row's session.
+A cache holds `num_columns` columns of a left-padded batch. Row r has `pad` columns of padding, then
+its tokens. The token of column c has position c - pad, which is its index in the row's session.
 
-A forward gives the new columns alone, or all columns from the first one (as generate() does where
-it does not slice): then those that the cache holds are compared and dropped. Refused is what would
-give other tokens than the built-in cache: holes in the mask, right padding, positions that are not
-the index, ids that are not those of the prompt the cache was made for.
+A forward passes the new columns alone, or all columns from the first one (as generate() does if it
+does not slice). In the second case the columns that the cache holds are compared and dropped. The
+plan refuses arguments with which the built-in cache would make other tokens: holes in the mask,
+right padding, positions that differ from the index, and ids that differ from the cache's prompt.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ class Row:
     session: Session
     pad: int  # Columns of padding before its first token.
     ids: list[int]  # Ids of the tokens that the session holds.
-    prompt: list[int]  # The prompt that the session was made for: what is run must agree with it.
+    prompt: list[int]  # The prompt that the session was made for; ids of forwards must equal it.
     num_reused: int  # Tokens found in the store.
-    # Over several contexts: tokens that have no column, because they stand beside others. A column
-    # is then a position, and the first ones are all tokens of the contexts.
+    # Over several contexts: number of tokens without a column, because they have the positions of
+    # other tokens. A column is then a position, and the first columns are the contexts' tokens.
     num_beside: int = 0
 
     def num_tokens(self, num_columns: int) -> int:
-        """Of its tokens, those in the first `num_columns` columns."""
+        """Returns the number of the row's tokens in the first `num_columns` columns."""
         return max(num_columns - self.pad, 0) + self.num_beside
 
 
 @dataclass(frozen=True)
 class Given:
-    """A forward's arguments. Shapes: input_ids [batch, n], n = num_columns; attention_mask [batch,
-    n or with what the cache holds]; position_ids [1 or batch, n]. Each may be None."""
+    """A forward's arguments. Shapes, with n = num_columns: input_ids [batch, n]; attention_mask
+    [batch, n], or with the cache's columns in front; position_ids [1 or batch, n]. Each may be
+    None."""
 
     batch: int
     num_columns: int
@@ -54,18 +55,18 @@ class Given:
 
 @dataclass
 class StepPlan:
-    """What a forward runs."""
+    """The new tokens of a forward."""
 
-    num_dropped: int  # Leading columns of those given, which the cache holds already.
+    num_dropped: int  # Number of leading given columns that the cache holds already.
     num_new: int
     pads: list[int]  # By row.
-    begins: list[int]  # By row: the first of the new columns that is no padding.
+    begins: list[int]  # By row: the first new column that is no padding.
     ids: list[list[int]]  # By row: ids of its new tokens.
-    position_ids: torch.Tensor | None  # For the model, where it would take columns for positions.
+    position_ids: torch.Tensor | None  # For the model, if it would use columns as positions.
 
 
 def plan_step(rows: Sequence[Row], num_columns: int, given: Given, has_run: bool) -> StepPlan:
-    """`has_run`: a forward has run on the cache since it was made for its prompt.
+    """Plans a forward. `has_run`: a forward has run on the cache since it was made.
 
     Raises InvalidArgumentError, UnsupportedError: see the head of this file.
     """
@@ -117,7 +118,7 @@ def _check_shape_of_positions(given: Given) -> None:
 
 
 def _read_pads(rows: Sequence[Row], num_columns: int, given: Given) -> list[int]:
-    """Columns of padding by row, from the mask if there is one."""
+    """Returns the columns of padding by row, from the mask if there is one."""
     mask = given.attention_mask
     if mask is None:
         return [row.pad for row in rows]
@@ -143,10 +144,10 @@ def _read_pads(rows: Sequence[Row], num_columns: int, given: Given) -> list[int]
 
 
 def left_padding(mask: torch.Tensor) -> list[int]:
-    """Columns of padding of each row of `mask`, [batch, columns] of 0 and 1 or bool.
+    """Returns the columns of padding of each row of `mask`, [batch, columns] of 0 and 1 or bool.
 
-    Raises UnsupportedError: padding elsewhere than on the left, other values. InvalidArgumentError:
-    a row of padding alone.
+    Raises UnsupportedError (padding elsewhere than on the left; other values), and
+    InvalidArgumentError (a row has padding alone).
     """
     real = mask != 0
     if mask.dtype is not torch.bool and not bool(torch.equal(real, mask == 1)):
@@ -167,7 +168,7 @@ def left_padding(mask: torch.Tensor) -> list[int]:
 def _gives_all(
     rows: Sequence[Row], pads: list[int], num_columns: int, given: Given, has_run: bool
 ) -> bool:
-    """Whether the given columns begin with those that the cache holds."""
+    """Whether the given columns begin with the columns that the cache holds."""
     if num_columns == 0:
         return False
     says: dict[str, bool] = {}
@@ -190,7 +191,7 @@ def _gives_all(
 
 
 def _first_column(given: Given, num_columns: int, pads: list[int]) -> int:
-    """The column of the first given token, by its position: 0 or num_columns."""
+    """Returns the column of the first given token, by its position: 0 or num_columns."""
     position_ids = given.position_ids
     assert position_ids is not None
     last = position_ids[:, -1].expand(given.batch).tolist()
@@ -206,7 +207,7 @@ def _first_column(given: Given, num_columns: int, pads: list[int]) -> int:
 
 
 def _check_positions(position_ids: torch.Tensor, num_columns: int, pads: list[int]) -> None:
-    """Each token's position must be its index; those of padding are free."""
+    """Checks that each token's position is its index. Positions of padding do not matter."""
     columns = torch.arange(num_columns, num_columns + position_ids.shape[1])
     index = columns - torch.tensor(pads)[:, None]
     wrong = (position_ids != index) & (index >= 0)

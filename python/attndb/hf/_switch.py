@@ -1,9 +1,9 @@
-"""Turns a model's attention implementation to attndb for the length of one forward.
+"""Switches a model's attention implementation to attndb during one forward.
 
-Only then: between forwards, and in forwards without an AttndbCache, the model's config says what it
-said before, so that nothing of normal use changes. Forwards of several threads may overlap: the
-name stays "attndb" until the last has ended, and the functions of _attention.py pass on whatever
-does not belong to a step of attndb to the implementation noted here.
+Between forwards, and in forwards without an AttndbCache, the model's config names its former
+implementation, so normal use does not change. Forwards of several threads may overlap: the config
+names "attndb" until the last of them has ended. The functions of _attention.py pass calls that
+belong to no step of attndb to the former implementation, which this module keeps.
 
 Threads: safe.
 """
@@ -18,12 +18,12 @@ from typing import Any
 
 from attndb._errors import FailedPreconditionError
 
-NAME = "attndb"  # Under which transformers knows the functions of _attention.py.
+NAME = "attndb"  # The name of _attention.py's functions in transformers.
 
 
 @dataclass
 class _Switched:
-    config: Any  # Held, so that its id stays its own.
+    config: Any  # Kept alive, so that no other object gets its id.
     previous: str | None
     num_forwards: int
 
@@ -34,7 +34,7 @@ _local = threading.local()
 
 
 def enter(configs: Sequence[Any]) -> None:
-    """Makes `configs` say "attndb"; each enter needs one :func:`leave`."""
+    """Makes `configs` name "attndb". Each enter needs one :func:`leave`."""
     with _lock:
         for config in configs:
             entry = _switched.get(id(config))
@@ -58,9 +58,9 @@ def leave(configs: Sequence[Any]) -> None:
 
 
 def previous(config: Any) -> str:
-    """The implementation that `config` named before it was turned to attndb.
+    """Returns the implementation that `config` named before the switch to attndb.
 
-    Raises FailedPreconditionError: it was not turned here, so somebody set the name by hand.
+    Raises FailedPreconditionError if this module did not switch `config`: the name was set by hand.
     """
     with _lock:
         entry = _switched.get(id(config))
@@ -72,11 +72,11 @@ def previous(config: Any) -> str:
     return entry.previous or "eager"
 
 
-# What this thread's forward reports to: a step of a cache, or the observation of a model.
+# The consumer of this thread's forward: a step of a cache, or the observation of a model.
 
 
 def active() -> Any:
-    """What this thread's innermost attndb forward reports to; None outside of one."""
+    """Returns the consumer of this thread's innermost attndb forward; None outside of a forward."""
     stack = getattr(_local, "stack", None)
     return stack[-1] if stack else None
 
@@ -88,7 +88,7 @@ def push(consumer: Any) -> None:
 
 
 def remove(consumer: Any) -> None:
-    """Ends `consumer`, and what an interrupt left above it."""
+    """Removes `consumer`, and the consumers that an interrupt left above it."""
     stack = getattr(_local, "stack", [])
     for depth, entry in enumerate(stack):
         if entry is consumer:
@@ -98,7 +98,7 @@ def remove(consumer: Any) -> None:
 
 @contextmanager
 def reporting_to(consumer: Any, configs: Sequence[Any]) -> Iterator[None]:
-    """One forward whose attention is attndb's and reports to `consumer`."""
+    """Surrounds one forward whose attention `consumer` computes."""
     enter(configs)
     push(consumer)
     try:

@@ -1,6 +1,6 @@
-"""Rows that outgrow a length: the oldest of their tokens leave, and what is held goes on.
+"""Drops the oldest tokens of rows that outgrow a length. The other tokens stay as they are.
 
-Source: [AS] 3.4 and 4.1, whose ratio is 0.5; an attention sink in front: arXiv:2309.17453.
+Source: [AS] 3.4 and 4.1, with a ratio of 0.5. The attention sink in front: arXiv:2309.17453.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from attndb._session import Session
 
 @dataclass(frozen=True)
 class Window:
-    """`max_length`: tokens that a row attends to at most. `keep_first`: tokens in front that never
-    leave; with 0 the first one stays all the same. `keep_ratio`: the share of max_length that is
-    left when tokens leave."""
+    """The limits of a row. `max_length`: limit on the tokens that a row attends to. `keep_first`:
+    number of first tokens that never leave; if it is 0, the first token stays nevertheless.
+    `keep_ratio`: the share of max_length that is left after tokens left."""
 
     max_length: int
     keep_first: int
@@ -34,7 +34,7 @@ class Window:
         return int(self.max_length * self.keep_ratio)
 
     def check(self, num_held: int, num_new: int, row: int) -> None:
-        """Raises InvalidArgumentError where no drop makes room for these tokens of a prompt."""
+        """Raises InvalidArgumentError if no drop makes room for these tokens of a prompt."""
         in_front = min(max(self.keep_first, 1), num_held)
         room = self.max_length - in_front - (1 if num_held > in_front else 0)
         if num_held + num_new > self.max_length and num_new > room:
@@ -44,12 +44,13 @@ class Window:
             )
 
     def num_at_once(self, num_held: int) -> int:
-        """Tokens that run before the row loses tokens again, once there is room for one."""
+        """Returns how many tokens run before the row has to drop tokens again. If there is no room
+        for a token, counts from after the next drop."""
         free = self.max_length - num_held
         return free if free > 0 else self.max_length - self.num_left
 
     def make_room(self, session: Session, num_new: int) -> None:
-        """Drops the oldest tokens, if the new ones do not fit. REQUIRES: check."""
+        """Drops the oldest tokens if the new tokens do not fit. REQUIRES: `check` passed."""
         num_held = session.num_tokens - session.num_dropped
         if num_held + num_new <= self.max_length:
             return
