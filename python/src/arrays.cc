@@ -65,7 +65,7 @@ View ToView(const Array& array, const char* name) {
   return view;
 }
 
-// The view of `object`; *array keeps its memory alive, unless that is a torch tensor's.
+// Returns the view of `object`. *array keeps its memory alive; a torch tensor keeps its own.
 template <typename View, typename Array>
 View TakeView(nb::handle object, const char* name, const char* expected, Array* array) {
   if (const auto torch = TorchView(object)) {

@@ -1,9 +1,9 @@
-// Arrays of Python as views: numpy, torch on the CPU, or whatever speaks DLPack. Nothing is copied.
+// Arrays of Python as views: numpy, torch on the CPU, or any DLPack array. Nothing is copied.
 //
-// Torch's tensors are asked for pointer, shape and strides: its __dlpack__ is written in Python and
-// takes ten times as long (12 us against 1 us each).
+// A torch tensor's own accessors give pointer, shape and strides. Its __dlpack__ is written in
+// Python and takes ten times as long (12 us instead of 1 us).
 //
-// Threads: needs the interpreter lock, at construction and destruction. The view itself does not.
+// Threads: construction and destruction need the interpreter lock. The view itself does not.
 #ifndef ATTNDB_PYTHON_SRC_ARRAYS_H_
 #define ATTNDB_PYTHON_SRC_ARRAYS_H_
 
@@ -14,7 +14,7 @@
 
 namespace attndb::python {
 
-// An array that is read, and its view. `name` is what errors call it.
+// An array for reading, and its view. Errors call the array `name`.
 // Throws StatusError kInvalidArgument: not an array on the CPU, not three-dimensional, another
 // dtype than float32, float16 and bfloat16.
 class InputArray {
@@ -28,7 +28,7 @@ class InputArray {
   TensorView view_;
 };
 
-// An array that is written. Throws as InputArray, and for one that is read-only.
+// An array for writing. Throws as InputArray, and if the array is read-only.
 class OutputArray {
  public:
   OutputArray(nanobind::handle object, const char* name);
@@ -40,7 +40,7 @@ class OutputArray {
   MutableTensorView view_;
 };
 
-// An lse array [num_rows, num_q_heads], float32, C-contiguous; None is none.
+// An lse array [num_rows, num_q_heads], float32, C-contiguous; empty for None.
 class LseArray {
  public:
   LseArray(nanobind::handle object, const TensorView& q);

@@ -17,7 +17,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// What nobody needs any more, and whose references are given back under the interpreter lock.
+// Objects that no code needs any more. Their references are released under the interpreter lock.
 class LetGo {
  public:
   void Add(PyObject* object) {
@@ -39,13 +39,13 @@ class LetGo {
   std::vector<PyObject*> objects_;  // Guarded by mutex_.
 };
 
-// Not destroyed: threads may come after main.
+// Never destroyed, because threads may run after main has ended.
 LetGo& Unneeded() {
   static LetGo* const kUnneeded = new LetGo;
   return *kUnneeded;
 }
 
-// A Python object that may go in a thread without the interpreter lock.
+// A reference to a Python object that a thread without the interpreter lock may drop.
 class Held {
  public:
   explicit Held(nb::object object) : object_(object.release().ptr()) {}
@@ -76,7 +76,7 @@ nb::bytes Bytes(std::span<const T> values) {
   return nb::bytes(values.data(), values.size_bytes());
 }
 
-// The last line of what the interpreter would print.
+// Returns the last line of the interpreter's output for the error.
 Status StatusOf(const nb::python_error& error) {
   std::string text = nb::cast<std::string>(error.type().attr("__name__"));
   try {
@@ -88,7 +88,7 @@ Status StatusOf(const nb::python_error& error) {
   return Status::InvalidArgument(text);
 }
 
-// REQUIRES: of each element the type's size.
+// REQUIRES: each element has the type's size.
 template <typename T>
 std::vector<T> Values(const nb::bytes& bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
@@ -96,7 +96,7 @@ std::vector<T> Values(const nb::bytes& bytes) {
   return values;
 }
 
-// What attndb._custom.Adapter.select gives for a q head: rows (part, begin, end) as int64, not
+// The result of attndb._custom.Adapter.select for a q head: rows (part, begin, end) as int64, not
 // negative, the estimate and its value.
 using PySelection = std::tuple<nb::bytes, float, nb::bytes>;
 

@@ -1,9 +1,9 @@
-// A type of queries and indexes that a Python program wrote, as attndb sees it. What it is called
-// with and what it answers are made into arrays by attndb._custom.
+// A Python program's type of queries and indexes, as attndb sees it. attndb._custom converts the
+// arguments and the results to arrays.
 //
-// Threads: any, of attndb too: calls take the interpreter lock, and wait for it under no lock of
-//          attndb's. Objects go in any thread, perhaps under such a lock: what they held is let go
-//          of by the next call that has the interpreter lock.
+// Threads: any, also attndb's own. Calls take the interpreter lock, and wait for it under no lock
+//          of attndb's. Any thread may destroy objects, perhaps under such a lock. The next call
+//          that has the interpreter lock then releases the Python references of these objects.
 #ifndef ATTNDB_PYTHON_SRC_CUSTOM_BINDING_H_
 #define ATTNDB_PYTHON_SRC_CUSTOM_BINDING_H_
 

@@ -37,7 +37,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// Token ids, as attndb._arrays.token_ids makes them.
+// Token ids in the form that attndb._arrays.token_ids makes.
 using Ids = nb::ndarray<const int32_t, nb::numpy, nb::ndim<1>, nb::c_contig>;
 
 std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()}; }
@@ -218,7 +218,7 @@ void SetTtl(const PyDb& self, const std::string& context, std::optional<int64_t>
   ThrowIfError(Unlocked([&] { return db->SetTtl(context, seconds); }));
 }
 
-// DB::DeclareEqual, or what takes it back.
+// Calls DB::DeclareEqual or DB::RevokeEqual.
 template <Status (DB::*kAct)(std::string_view, std::string_view) const>
 void OfFingerprints(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
   const auto db = self.Get();
@@ -301,7 +301,7 @@ void BindPendingStore(nb::module_& module) {
       });
 }
 
-// Calls that look at what is stored, or change how long it stays.
+// Calls that read facts about contexts, or change how long contexts stay.
 void BindAdmin(nb::class_<PyDb>* db) {
   const auto context = nb::arg("context");
   (*db)

@@ -29,15 +29,15 @@ class PyDb {
  public:
   explicit PyDb(DB db);
 
-  // A handle for one call: closing this one meanwhile does no harm.
-  // Throws StatusError kFailedPrecondition: closed.
+  // Returns a handle for one call. The PyDb may be closed meanwhile.
+  // Throws StatusError kFailedPrecondition: the PyDb is closed.
   std::shared_ptr<const DB> Get() const;
   bool closed() const { return db_ == nullptr; }
   void Close() { db_.reset(); }
 
  private:
-  // Guarded by the interpreter lock. The last holder closes the store without that lock: what is
-  // built in the background may wait for it.
+  // Guarded by the interpreter lock. The last holder closes the store without that lock, because
+  // background builds may wait for the lock.
   std::shared_ptr<const DB> db_;
 };
 

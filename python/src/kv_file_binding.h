@@ -1,6 +1,6 @@
 // attndb._core.KvFileReader, KvFileWriter, import_kv_file and export_kv_file.
 //
-// Threads: any; a writer is one thread's at a time, which attndb._kv_file sees to.
+// Threads: any. One thread at a time may use a writer; attndb._kv_file ensures this.
 #ifndef ATTNDB_PYTHON_SRC_KV_FILE_BINDING_H_
 #define ATTNDB_PYTHON_SRC_KV_FILE_BINDING_H_
 

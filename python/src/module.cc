@@ -1,4 +1,4 @@
-// attndb._core: the public headers, one to one. What a Python program sees is in python/attndb.
+// attndb._core: the public headers, one to one. Python programs use python/attndb instead.
 #include <nanobind/nanobind.h>
 
 #include "attndb/version.h"
@@ -9,7 +9,7 @@
 #include "python/src/status_error.h"
 
 NB_MODULE(_core, module) {
-  // Sessions that a program leaves to the interpreter's end are its own business.
+  // A program may leave sessions open at the interpreter's end, without a warning.
   nanobind::set_leak_warnings(false);
   attndb::python::BindStatusError(module);
   attndb::python::BindSession(module);

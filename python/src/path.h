@@ -12,10 +12,10 @@
 
 namespace attndb::python {
 
-// The bytes of os.fsencode(path) as a string.
+// Returns the bytes of os.fsencode(path).
 std::string PathFrom(const nanobind::bytes& path);
 
-// A str that os.fsencode turns back into the same bytes.
+// Returns a str that os.fsencode turns back into the same bytes.
 nanobind::object PathText(std::string_view path);
 
 }  // namespace attndb::python

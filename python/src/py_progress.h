@@ -1,7 +1,7 @@
 // A Python callable (or None) as a progress function of the library.
 //
-// Threads: made, asked for its function and rethrown under the interpreter lock; the function takes
-//          that lock itself.
+// Threads: constructor, function() and Rethrow need the interpreter lock. The returned function
+//          takes the lock itself.
 #ifndef ATTNDB_PYTHON_SRC_PY_PROGRESS_H_
 #define ATTNDB_PYTHON_SRC_PY_PROGRESS_H_
 
@@ -13,13 +13,13 @@
 
 namespace attndb::python {
 
-// An exception of the callable cancels, and is raised by Rethrow.
+// An exception of the callable cancels the call of the library. Rethrow raises the exception again.
 class PyProgress {
  public:
   // `call` outlives this.
   explicit PyProgress(const nanobind::object& call) : call_(call) {}
 
-  // Null for None. As long as this lives.
+  // Returns null for None. The function is valid as long as this object lives.
   std::function<bool(uint64_t, uint64_t)> function();
   void Rethrow();
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// A str of text that nobody promises to be UTF-8.
+// Makes a str of text that may be no UTF-8.
 nb::object Text(const std::string& text) {
   return nb::steal(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));

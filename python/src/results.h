@@ -1,4 +1,4 @@
-// What the library reports, as dicts that attndb._results makes dataclasses of: one key a field.
+// The library's reports as dicts, one key per field. attndb._results makes dataclasses of them.
 //
 // Threads: needs the interpreter lock.
 #ifndef ATTNDB_PYTHON_SRC_RESULTS_H_
@@ -17,7 +17,7 @@ using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
 Dict ToDict(const ContextInfo& info);
 Dict ToDict(const LayerExplain& layer);
 Dict ToDict(const SessionContext& context);
-// [(at, [(begin, end), ..]), ..], as Python has cuts.
+// Makes the form that cuts have in Python: [(at, [(begin, end), ..]), ..].
 using CutList = std::vector<std::pair<uint64_t, std::vector<std::pair<uint64_t, uint64_t>>>>;
 std::vector<Cut> CutsFromPython(const CutList& list);
 CutList ToList(const std::vector<Cut>& cuts);

@@ -75,7 +75,7 @@ void PySession::CheckMayKeep(uint32_t part) const {
 
 void PySession::KeepPart(uint32_t part, std::shared_ptr<const void> arrays, bool is_of_call) {
   std::vector<std::shared_ptr<const void>>& kept = part_arrays_[part];
-  std::vector<std::shared_ptr<const void>> earlier;  // Goes last: it may run Python.
+  std::vector<std::shared_ptr<const void>> earlier;  // Destroyed last, because this may run Python.
   if (is_of_call) earlier.swap(kept);
   kept.push_back(std::move(arrays));
 }
@@ -110,8 +110,8 @@ void Attend(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::ha
   ThrowIfError(std::move(status));
 }
 
-// Whether a part with this status was let into its call. A part that is refused has one of the two
-// codes; a custom index may give them to a part that ran.
+// Whether the call has surely accepted a part with this status. A refused part has one of the two
+// codes. A part that ran may have them, too, from a custom index.
 bool IsOfCall(const Status& status) {
   return status.code() != StatusCode::kInvalidArgument &&
          status.code() != StatusCode::kFailedPrecondition;
@@ -137,7 +137,7 @@ void AttendPart(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb
     status = session->AttendPart(layer, arrays->q.view(), arrays->out.view(), arrays->lse.data(),
                                  part, num_parts);
   }
-  // No part has such a number: it was refused.
+  // A part with a larger number was refused.
   if (part < num_parts && part < DBOptions::kMaxThreads) {
     self.KeepPart(part, arrays, IsOfCall(status));
   }
@@ -157,7 +157,7 @@ void Update(PySession& self, nb::handle q, nb::handle k, nb::handle v, LayerId l
   ThrowIfError(std::move(status));
 }
 
-// (tokens, scores) of each q head, as bytes of uint32 and float32: arrays are Python's business.
+// Returns (tokens, scores) of each q head, as bytes of uint32 and float32. Python makes arrays.
 using FoundBytes = nb::typed<nb::tuple, nb::bytes, nb::bytes>;
 
 nb::typed<nb::list, FoundBytes> Search(PySession& self, LayerId layer, nb::handle q) {
@@ -191,7 +191,7 @@ void ReadKv(PySession& self, LayerId layer, uint64_t begin, uint64_t end, nb::ha
   ThrowIfError(std::move(status));
 }
 
-// Code and message of each session's error, or None.
+// Returns code and message of each session's error, or None.
 nb::typed<nb::list, nb::any> AttendSessions(const std::vector<PySession*>& sessions,
                                             const std::vector<int64_t>& num_rows, LayerId layer,
                                             nb::handle q, nb::handle out, nb::handle lse) {
@@ -325,7 +325,7 @@ void BindSession(nb::module_& module) {
       .def_prop_ro("contexts",
                    [](PySession& self) {
                      nb::typed<nb::list, Dict> list;
-                     const Use session(self);  // The list is the session's.
+                     const Use session(self);  // The session owns the list.
                      for (const SessionContext& context : session->contexts()) {
                        list.append(ToDict(context));
                      }

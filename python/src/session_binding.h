@@ -1,7 +1,7 @@
 // attndb._core.Session: a Session that can be closed and that notices two threads at once.
 //
-// Threads: any may call; one that finds another inside gets kFailedPrecondition. attend_part may
-//          run beside attend_part.
+// Threads: any thread may call. A call during another call fails with kFailedPrecondition, except
+//          that several attend_part may run at once.
 #ifndef ATTNDB_PYTHON_SRC_SESSION_BINDING_H_
 #define ATTNDB_PYTHON_SRC_SESSION_BINDING_H_
 
@@ -22,13 +22,13 @@ namespace attndb::python {
 class PySession {
  public:
   explicit PySession(Session session) : session_(std::move(session)) {}
-  // Without the interpreter lock: it may be the last to hold the store (db_binding.h).
+  // Runs without the interpreter lock, because it may close the store (db_binding.h).
   ~PySession();
   PySession(const PySession&) = delete;
   PySession& operator=(const PySession&) = delete;
 
-  // The session, for the time of one call. Throws StatusError kFailedPrecondition: it is closed, or
-  // in use.
+  // Holds the session during one call. Throws StatusError kFailedPrecondition if the session is
+  // closed or in use.
   class Use {
    public:
     enum class Kind { kAlone, kPart };
@@ -43,33 +43,33 @@ class PySession {
     PySession* owner_;
   };
 
-  // Keeps the arrays that a part of an attend was given: other parts may read and write them after
-  // it has returned or failed, until all have. A call takes each part once: a part that is of a
-  // call (`is_of_call`) replaces the part's arrays of earlier calls. Arrays of a part that may have
-  // been refused are kept beside them. ForgetParts drops all. Called with the interpreter lock
-  // held.
+  // Keeps the arrays of one part of an attend. Other parts may read and write them until all parts
+  // have returned, also after this part has failed. A call takes each part once, so an accepted
+  // part (`is_of_call`) replaces the same part's arrays of earlier calls. Arrays of a part that may
+  // have been refused are kept in addition. ForgetParts drops all.
+  // REQUIRES: the interpreter lock.
   void KeepPart(uint32_t part, std::shared_ptr<const void> arrays, bool is_of_call);
-  // Throws StatusError kFailedPrecondition: kMaxKept arrays of the part are kept.
+  // Throws StatusError kFailedPrecondition if kMaxKept arrays of the part are kept already.
   void CheckMayKeep(uint32_t part) const;
   void ForgetParts() {
-    // An array's destructor may run Python, which finds no part any more.
+    // An array's destructor may run Python. part_arrays_ is empty by then.
     const auto forgotten = std::exchange(part_arrays_, {});
   }
 
-  // Called with the interpreter lock held; lets it go while the session ends.
+  // REQUIRES: the interpreter lock. Close releases the lock while the session ends.
   void Close();
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr int kAloneInside = -1;
-  static constexpr size_t kMaxKept = 16;  // Arrays of a part, of one call or refused.
+  static constexpr size_t kMaxKept = 16;  // Limit of the kept arrays of one part.
 
   std::optional<Session> session_;
-  // By part. Under the interpreter lock.
+  // By part. Guarded by the interpreter lock.
   std::map<uint32_t, std::vector<std::shared_ptr<const void>>> part_arrays_;
-  std::atomic<bool> closed_ = false;  // Read without Use; only says what Use would.
-  // 0 = nobody inside, kAloneInside = one call, n > 0 = n parts of one attend. Acquired on entry
-  // and released on exit, so that what one thread did to the session is seen by the next.
+  std::atomic<bool> closed_ = false;  // closed() reads it without Use.
+  // 0 = no call inside, kAloneInside = one call, n > 0 = n parts of one attend. Acquired on entry
+  // and released on exit, so that the next thread sees the changes of the last one.
   std::atomic<int> inside_ = 0;
 };
 

@@ -24,7 +24,7 @@ T Get(const nb::dict& fields, const char* name) {
   return nb::cast<T>(fields[name]);
 }
 
-// `fields` has each option but progress, by its name: attndb.simulate sees to that.
+// `fields` has each option except progress, by name. attndb.simulate ensures this.
 Dict SimulateFields(const Dict& fields, const nb::object& progress) {
   PyProgress py_progress(progress);
   const SimulateOptions options = {

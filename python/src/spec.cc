@@ -22,7 +22,7 @@ namespace nb = nanobind;
                                             nb::cast<std::string>(nb::repr(found))));
 }
 
-// A field of `owner`; None is `none`.
+// Reads a field of `owner`. Returns `none` for None.
 uint32_t Count(nb::handle owner, const char* field, uint32_t none = 0) {
   const nb::object value = owner.attr(field);
   if (value.is_none()) return none;

@@ -1,7 +1,7 @@
-// Failures as Python exceptions: a Status thrown here becomes the class of attndb._errors that its
-// code names.
+// Failures as Python exceptions. A thrown Status becomes the class of attndb._errors that its code
+// names.
 //
-// Threads: a thrown StatusError needs no interpreter lock; it is translated under it.
+// Threads: throwing a StatusError needs no interpreter lock. Its translation runs under the lock.
 #ifndef ATTNDB_PYTHON_SRC_STATUS_ERROR_H_
 #define ATTNDB_PYTHON_SRC_STATUS_ERROR_H_
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// What is asked of torch, once. References that are never given back: they live as long as torch.
+// Attributes of torch, which are read once. Their references are never released, as torch stays.
 struct Torch {
   nb::handle tensor, parameter, strided, float32, float16, bfloat16;
   nb::handle shape, stride, dtype, layout, is_cpu, is_neg, data_ptr;  // Interned names.
@@ -36,9 +36,9 @@ Torch LoadTorch(nb::handle torch) {
           .data_ptr = Name("data_ptr")};
 }
 
-// Null until a program has imported torch: who has a tensor has.
+// Returns null until the program has imported torch. A program that has a tensor has imported it.
 const Torch* FindTorch() {
-  static bool is_loaded = false;  // Both under the interpreter lock.
+  static bool is_loaded = false;  // The interpreter lock guards both.
   static Torch torch;
   if (!is_loaded) {
     const nb::dict modules = nb::cast<nb::dict>(nb::module_::import_("sys").attr("modules"));
@@ -61,7 +61,7 @@ nb::object Call(nb::handle object, nb::handle name) {
   return nb::steal(value);
 }
 
-// False: not three numbers.
+// Returns false if `numbers` is not a tuple of three numbers.
 bool ReadThree(nb::handle numbers, std::array<int64_t, 3>* result) {
   if (!PyTuple_Check(numbers.ptr()) || PyTuple_GET_SIZE(numbers.ptr()) != 3) return false;
   for (size_t i = 0; i < 3; ++i) {
@@ -88,7 +88,7 @@ std::optional<MutableTensorView> TorchView(nb::handle object) {
   if (!type.is(torch->tensor) && !type.is(torch->parameter)) return std::nullopt;
   const std::optional<DType> dtype = ReadDType(*torch, Get(object, torch->dtype));
   MutableTensorView view;
-  // A tensor with the negative bit set stands for minus what is in its memory.
+  // A tensor with the negative bit set stands for the negated values of its memory.
   if (!dtype.has_value() || !Get(object, torch->is_cpu).is(nb::bool_(true)) ||
       !Get(object, torch->layout).is(torch->strided) ||
       !Call(object, torch->is_neg).is(nb::bool_(false)) ||

@@ -12,8 +12,9 @@
 
 namespace attndb::python {
 
-// The view of `object`, whose memory it keeps alive; none if it is no torch.Tensor or Parameter, or
-// one that has no plain memory of three dimensions on the CPU in a dtype of ours.
+// Returns the view of `object`, which keeps the memory alive. Returns none if `object` is no
+// torch.Tensor or Parameter, or has no plain memory of three dimensions on the CPU in one of
+// attndb's dtypes.
 std::optional<MutableTensorView> TorchView(nanobind::handle object);
 
 }  // namespace attndb::python
