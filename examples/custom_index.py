@@ -1,9 +1,9 @@
-"""A research method of your own as a plan: pages of 16 tokens, told by their mean keys.
+"""A research method of your own as a plan: pages of 16 tokens, represented by their mean keys.
 
-Each q head attends to the pages whose mean key scores best, and takes every other page for as many
-tokens of its mean key and mean value. The method is compared with exact top-k and with
-StreamingLLM (`window`) on random keys that lie in bunches, as those of a text do. With a file of
-`attndb capture` as the argument it is compared on a model's.
+Each q head attends to the pages whose mean keys score best. The head treats every other page as if
+all tokens of the page had its mean key and mean value. The program compares the method with exact
+top-k and with StreamingLLM (`window`), on random keys in bunches, which resemble the keys of a
+text. With a file of `attndb capture` as the argument, the program uses the model's keys instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pages(attndb.CustomIndex):
     def select(self, query: attndb.CustomQuery, best: int) -> list[attndb.CustomSelection]:
         ranges, keys, values = [], [], []
         for number, part in enumerate(query.parts):
-            first, last = part.begin // PAGE, (part.end - 1) // PAGE + 1  # Pages in sight.
+            first, last = part.begin // PAGE, (part.end - 1) // PAGE + 1  # Visible pages.
             keys.append(part.object[0][first:last])
             values.append(part.object[1][first:last])
             begin = np.arange(first, last) * PAGE
@@ -54,7 +54,7 @@ class Pages(attndb.CustomIndex):
 
 
 def write_bunches(path: Path) -> None:
-    """One layer of 2,000 tokens, of which neighbours are alike, and q of the last 4."""
+    """Writes a file of one layer: 2,000 tokens with similar neighbours, and q of the last 4."""
     random = np.random.default_rng(0)
     spec = attndb.ModelSpec.uniform(1, 4, 2, 32, kv_dtype="float32", fingerprint=b"bunches")
 

@@ -1,10 +1,11 @@
-"""A chat that ends with its process and goes on in the next: `hf_chat_resume.py --store S MESSAGE`.
+"""A chat that continues in the next process: `hf_chat_resume.py --store S MESSAGE`.
 
-The store is all that is kept between the turns: the tokens of the chat so far, and the keys and
-values that the model made of them. Each turn runs its own tokens only. Without a message, two turns
-are run, each in a process of its own.
+Only the store is kept between the turns. It has the tokens of the chat so far, and the keys and
+values that the model made of these tokens. Each turn runs its own tokens only. Without a message,
+the program runs two turns, each in its own process.
 
-Needs torch, transformers, gguf and accelerate, and SmolLM2 as `make setup` puts it in .deps/models.
+Needs torch, transformers, gguf and accelerate, and SmolLM2, which `make setup` puts in
+.deps/models.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MESSAGES = [
     "Please remember this: the code of the door is 4711.",
     "What is the code of the door?",
 ]
-START = (  # As SmolLM2's own chat template begins.
+START = (  # The beginning of SmolLM2's own chat template.
     "<|im_start|>system\n"
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
 )
@@ -42,7 +43,8 @@ def turn(store: str, message: str) -> str:
     with attndb.open(store) as db:
         said = tokenizer.encode(START)
         if any(context.name == "chat" for context in db.list()):
-            # The last generated token, <|im_end|>, was not run: it begins the new tokens.
+            # The model has not run the last generated token, <|im_end|>. The new tokens begin
+            # with this token.
             said = [*db.tokens("chat").tolist(), *tokenizer.encode("<|im_end|>\n")]
         new = f"<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n"
         prompt = [*said, *tokenizer.encode(new)]

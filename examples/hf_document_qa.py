@@ -1,9 +1,11 @@
 """Questions about a document, which the model reads once: `hf_document_qa.py [QUESTION ...]`.
 
-The first question pays for reading the document; what was read is stored. Each further one, in this
-process or in a later one with the same --store, starts from there and runs its own few tokens.
+For the first question the model reads the document, and the program stores the result. Each later
+question starts from the stored document and runs its own few tokens. This also holds in a later
+process with the same --store.
 
-Needs torch, transformers, gguf and accelerate, and SmolLM2 as `make setup` puts it in .deps/models.
+Needs torch, transformers, gguf and accelerate, and SmolLM2, which `make setup` puts in
+.deps/models.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ MODEL = {
     "pretrained_model_name_or_path": ROOT / ".deps" / "models",
     "gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf",
 }
-QUESTIONS = {  # And a word of the answer.
+QUESTIONS = {  # Each with a word of its answer.
     "When was the Skerry Point lighthouse built?": "1874",
     "Who is the captain of the Petrel?": "Tom Garrick",
     "What is the name of the lighthouse cat?": "Biscuit",

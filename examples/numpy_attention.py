@@ -1,7 +1,7 @@
-"""attndb under a model of your own: here a "model" of random numbers, in numpy.
+"""attndb under your own model: here a "model" of random numbers, in numpy.
 
-Shows what an engine does: make a spec, run what is new, store; a second session starts from the
-stored prefix. Attention is compared with numpy's.
+The program shows the steps of an engine: it makes a spec, runs the new tokens and stores them. A
+second session starts from the stored prefix. The program compares attention with numpy's.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ NUM_LAYERS, NUM_Q_HEADS, NUM_KV_HEADS, HEAD_DIM = 4, 8, 2, 64
 
 
 def project(layer: int, ids: np.ndarray, heads: int, seed: int) -> np.ndarray:
-    """Stands for a layer's projection: the same rows for the same ids."""
+    """Replaces a layer's projection: equal ids give equal rows."""
     rows = [np.random.default_rng((seed, layer, int(i))).standard_normal((heads, HEAD_DIM))
             for i in ids]
     return np.array(rows, np.float32)
 
 
 def run(session: attndb.Session, ids: np.ndarray) -> list[np.ndarray]:
-    """One step over the new tokens `ids`: for each layer append, then attend."""
+    """Runs one step over the new tokens `ids`: for each layer append, then attend."""
     outputs = []
     for layer in range(NUM_LAYERS):
         k, v = project(layer, ids, NUM_KV_HEADS, 1), project(layer, ids, NUM_KV_HEADS, 2)
@@ -33,7 +33,7 @@ def run(session: attndb.Session, ids: np.ndarray) -> list[np.ndarray]:
 
 
 def numpy_attention(layer: int, ids: np.ndarray) -> np.ndarray:
-    """The same attention of the last token, in float64."""
+    """Computes the same attention of the last token in float64."""
     group = NUM_Q_HEADS // NUM_KV_HEADS
     q = project(layer, ids[-1:], NUM_Q_HEADS, 3)[0].astype(np.float64)
     k = np.repeat(project(layer, ids, NUM_KV_HEADS, 1), group, axis=1)

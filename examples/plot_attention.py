@@ -1,10 +1,11 @@
-"""Draws what a model attends to, from a file that `attndb capture` or attndb.write_kv_file wrote.
+"""Draws a model's attention, from a file that `attndb capture` or attndb.write_kv_file wrote.
 
     python examples/plot_attention.py book.safetensors pictures
 
-The folder then has tokens_for_mass.png (how many tokens each head needs), attention.png (one head,
-the critical tokens marked) and plan_errors.png (what plans lose, and what they read): what
-`attndb plot book.safetensors -o pictures` draws. Each is a function of attndb.plot by itself, too.
+The program draws the same pictures as `attndb plot book.safetensors -o pictures`:
+tokens_for_mass.png (the tokens that each head needs), attention.png (one head, with its critical
+tokens marked) and plan_errors.png (the errors of plans and the bytes that they read). attndb.plot
+also has a function for each picture.
 """
 
 from __future__ import annotations
