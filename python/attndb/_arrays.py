@@ -20,7 +20,8 @@ Tokens = Annotated[Any, ANYTHING]  # Token ids in any form that token_ids accept
 
 
 def empty(like: Array | None, shape: tuple[int, ...], *, float32: bool = False) -> Array:
-    """Returns an uninitialised array of `like`'s library and dtype; else, of numpy float32."""
+    """Returns an uninitialised array of `like`'s library and dtype. If attndb does not know the
+    library, returns a numpy array of float32."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, np.float32 if float32 else like.dtype)
     torch = sys.modules.get("torch")  # A caller that has a tensor has imported torch.

@@ -70,7 +70,8 @@ def _is_path(value: object) -> bool:
     return True
 
 
-# A file or a folder. Paths of the system are bytes: text may have surrogates for what is no UTF-8.
+# A file or a folder. The system's paths are bytes: text may have surrogates for other bytes than
+# UTF-8.
 Path = Annotated[
     str | bytes | PathLike[str] | PathLike[bytes], Expected("text, bytes or a path", _is_path)
 ]
@@ -255,12 +256,12 @@ def _one_of(kinds: Sequence[Expected]) -> Expected:
 
 def _list_of(container: Any, kind: Expected) -> Expected:
     def test(value: Any) -> bool:
-        # Arrays are sequences, too, whatever the class of that name says.
+        # Arrays count as sequences, too, although they do not derive from Sequence.
         is_sequence = container is not Sequence or isinstance(value, Sized)
         needed = Iterable if container is Sequence else container
         if not (isinstance(value, needed) and is_sequence) or isinstance(value, str | bytes):
             return False
-        # What an iterator gives can't be looked at twice, and an array's rows are alike.
+        # An iterator can't be read twice, and all rows of an array are of one kind.
         is_read = kind is not ANYTHING and isinstance(value, list | tuple)
         return not is_read or all(kind.test(item) for item in value)
 

@@ -19,7 +19,7 @@ class Error(Exception):
 
 
 class InvalidArgumentError(Error, ValueError, TypeError):
-    """The caller's arguments are wrong, in value or in type, whatever the state of the store."""
+    """The caller's arguments are wrong, in value or in type, in any state of the store."""
 
     code = "invalid argument"
 

@@ -384,8 +384,8 @@ class FindResult:
     passages: tuple[Passage, ...]  # Best first.
     skipped: tuple[SkippedContext, ...]
     num_contexts: int  # Contexts that were searched.
-    num_tokens: int  # Tokens of these; shared ones count once.
-    num_passages: int  # Passages of these; overlapping ones count each.
+    num_tokens: int  # Tokens of the searched contexts; shared tokens count once.
+    num_passages: int  # Passages of the searched contexts; overlapping passages count each.
     key_bytes: int  # Bytes of keys that were read.
 
 

@@ -384,13 +384,13 @@ def _table(rows: Sequence[Doubles]) -> Doubles:
 
 
 def _layer_plan(db: DB, spec: ModelSpec, plan: str, layer: int) -> str:
-    """What attndb makes of `plan` in one layer: the canonical text, with all its options."""
+    """Returns the canonical text of `plan` in one layer, with all its options."""
     with db.create_session(spec, [0], reuse=False, plan=plan).session as session:
         return session.explain(layer).plan
 
 
 def _parse(text: str) -> tuple[str, dict[str, float]]:
-    """Name and options of a canonical layer plan."""
+    """Returns the name and the options of a canonical layer plan."""
     name, _, rest = text.partition("(")
     pairs = re.findall(r"(\w+)=([^,)]+)", rest)
     strange = {key for key, _ in pairs} - _OPTIONS.get(name, set())

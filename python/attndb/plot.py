@@ -469,7 +469,7 @@ def _hit_curves(axes: Axes, runs: Sequence[SimulatedRun], *, by_disk: bool, othe
     axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
-# What all pictures have in common.
+# Parts that all pictures use.
 
 
 def _new(width: float, height: float = 4.3) -> tuple[Figure, Axes]:

@@ -280,9 +280,9 @@ class AttndbCache(Cache):
     def piece_of(self, binding: Any, given: Given) -> int | None:
         """Returns how many columns run before a row has to drop tokens; None = all columns.
 
-        Room for tokens behind the prompt is made one by one, as if each token had its own forward,
-        because a rejected draft must not make other tokens leave. The tokens of a prompt run at
-        once. Raises the errors of `begin_step`, and InvalidArgumentError for a too long prompt.
+        The tokens of a prompt run at once. Each token behind the prompt makes its own room, as if
+        it had its own forward, because a rejected draft must not make other tokens leave. Raises
+        the errors of `begin_step`, and InvalidArgumentError for a too long prompt.
         """
         window = self._window
         if window is None:

@@ -1,9 +1,9 @@
 """Finds out which masks a model asks for, and which of these masks its layers use.
 
 transformers calls the mask function with a rule, `rule(batch, head, q_idx, kv_idx)`. During the
-observation of a model (_observe.py) the mask function returns a different mask for each rule, and
-each layer passes one of these masks to the attention function. This shows the rule of each layer. A
-rule that no layer uses does no harm: Gemma 3 asks for a full mask although all its layers slide,
+observation of a model (_observe.py) the mask function returns a different mask at each call. Each
+layer passes one of these masks to the attention function, which shows the rule of the layer. A rule
+that no layer uses does no harm: Gemma 3 asks for a full mask although all its layers slide,
 and decoders of encoder-decoder models ask for a mask of cross-attention. In a step, a rule that
 layers use gives no mask, because attndb knows the rule. A rule that no layer uses gives a mask that
 attention refuses.
