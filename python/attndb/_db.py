@@ -78,7 +78,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``host_memory_bytes``: limit for K, V, sampled q, derived objects and scratch in memory, e.g.
     ``"8GiB"``; 0 = three quarters of the free memory. ``background_builds``: a thread of low
     priority builds the planes of stored segments and keeps them on disk. ``background_threads``:
-    threads of one build; 0 = all cores.
+    threads of one build, all of low priority; 0 = all cores.
     ``measure_machine``: `auto` prices plans by times of this machine. False: it uses fixed prices,
     so that every run decides alike. ``index``: the index that is built for each segment after its
     planes, named as in plans, e.g. ``"pq,m=4,b=8"``; empty = none until a plan names one.
@@ -624,7 +624,7 @@ class DB:
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Waits until the background has no more work: planes and requested indexes are on disk.
+        """Waits until the background has no more work: planes of stored segments are on disk.
 
         Results are right without waiting; until then plans read more. ``progress(bytes_done,
         bytes_total)`` is called as work proceeds; False ends the wait and raises CancelledError.

@@ -219,8 +219,8 @@ class Server:
     ) -> Imported:
         """Runs a text behind all tokens of a context, and adds the text to the context.
 
-        The context keeps its time to live. Raises NotFoundError, and FailedPreconditionError (the
-        context has lost tokens, is a dialogue, or has no name).
+        The context keeps its name, its pin and its time to live. Raises NotFoundError, and
+        FailedPreconditionError (the context has lost tokens, is a dialogue, or has no name).
         """
         body = {"name": context_text(context), "text": text, "append": True, "stream": True}
         return _imported(self._last_event(_CONTEXTS, body, progress))
