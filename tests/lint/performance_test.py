@@ -211,7 +211,7 @@ class ServePageTest(unittest.TestCase):
         cut = {"attndb/run": 1019.0, "attndb/new": 1000.0, "attndb/cut": 7.0}
         text = serve.report_agents({"restart": {**made, "figures": restart},
                                     "cut": {**made, "figures": cut}})
-        self.assertIn("| 1,021 of 1,000: 1.021 × | 2,000 of 1,000, 20 turns: 2.000 × | **MISSED** |",
+        self.assertIn("| 1,021 of 1,000: 1.021 × | 2,000 of 1,000, 20 turns: 2.000 × | **MISSED**",
                       text)
         self.assertIn("| 0.9 s: 0.90 × | 1.0 s | met |", text)
         self.assertIn("| 0.1 s: 6.0 % | 1.0 s | **MISSED** |", text)
@@ -219,7 +219,7 @@ class ServePageTest(unittest.TestCase):
         self.assertIn("Not measured yet: agents, reasoning.", text)
         del restart["llama-server/restart"], restart["llama-server/steady"]
         text = serve.report_agents({"restart": {**made, "figures": restart}})
-        self.assertEqual(text.count("\n| "), 2)  # The line below the head, and tokens that were run.
+        self.assertEqual(text.count("\n| "), 2)  # Below the head, and tokens that were run.
 
     def test_choices_and_bound_replies_are_compared(self):
         made = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"}}
