@@ -26,8 +26,8 @@
 #include "attndb/result.h"
 #include "engines/llama/llama_engine.h"
 #include "server/batch/conversations.h"
-#include "server/batch/edits.h"
 #include "server/batch/scheduler.h"
+#include "server/chat/edits_way.h"
 #include "server/http/listener.h"
 #include "server/metrics/request_log.h"
 

@@ -21,12 +21,6 @@ uint64_t Moved(uint64_t token, std::span<const TokenRange> left_out) {
 
 }  // namespace
 
-std::optional<Edits> EditsNamed(std::string_view name) {
-  if (name == "exact") return Edits::kExact;
-  if (name == "cut") return Edits::kCut;
-  return std::nullopt;
-}
-
 void PutBack(std::span<const TokenId> stored, std::span<const TokenRange> left_out,
              std::vector<TokenId>* tokens) {
   for (const TokenRange& range : left_out) {

@@ -14,10 +14,7 @@
 #ifndef ATTNDB_SERVER_BATCH_EDITS_H_
 #define ATTNDB_SERVER_BATCH_EDITS_H_
 
-#include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "attndb/types.h"
@@ -25,17 +22,6 @@
 #include "server/batch/kept_text.h"
 
 namespace attndb::server {
-
-enum class Edits : uint8_t {
-  kExact,  // All tokens behind a piece that left are run again.
-  kCut,    // They stay.
-};
-
-// The values of Edits, as messages about a wrong one name them.
-inline constexpr std::string_view kEditsNames = "exact or cut";
-
-// Returns what "exact" and "cut" mean, in a request and in a flag; nullopt: another text.
-std::optional<Edits> EditsNamed(std::string_view name);
 
 using llama::Without;
 

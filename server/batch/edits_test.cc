@@ -17,6 +17,7 @@
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/window.h"
 #include "server/batch/batch_test_util.h"
+#include "server/chat/edits_way.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {

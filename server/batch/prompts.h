@@ -41,6 +41,7 @@
 #include "server/batch/conversations.h"
 #include "server/batch/edits.h"
 #include "server/batch/parting.h"
+#include "server/chat/edits_way.h"
 
 namespace attndb::server {
 

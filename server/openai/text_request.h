@@ -18,7 +18,7 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
-#include "server/batch/edits.h"
+#include "server/chat/edits_way.h"
 #include "server/json.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logit_bias.h"
