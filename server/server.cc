@@ -93,7 +93,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/attndb/v1/explain", AnswerExplain},
     Route{"POST", "/attndb/v1/find", AnswerFind},
     Route{"POST", "/attndb/v1/contexts", AnswerImport},
-    Route{"POST", "/attndb/v1/text", AnswerText},
+    Route{"POST", "/attndb/v1/text", AnswerStoredText},
     Route{"POST", "/attndb/v1/messages", AnswerStoredMessages},
     Route{"POST", "/attndb/v1/verify", AnswerVerify},
     Route{"POST", "/attndb/v1/compact", AnswerCompact},

@@ -193,7 +193,7 @@ struct LayerExplain {
   std::vector<Substitute> substitutes;
   std::string reason;       // Why another plan runs than the one asked for; empty if the plan runs.
   uint64_t num_tokens = 0;  // Visible to the newest token.
-  uint64_t num_middle = 0;  // Neither sink nor window.
+  uint64_t num_middle = 0;  // In neither sink, window nor exact tail.
   double predicted_selected = 0;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;   // K and V bytes read per token of q.
   double predicted_us = 0;        // Per token of q, all heads, by the threads of the session.

@@ -16,6 +16,7 @@
 #include "attndb/db.h"
 #include "engines/llama/chat/chat_test_util.h"
 #include "engines/llama/llama_engine.h"
+#include "server/batch/edits.h"
 #include "server/batch/prompts_test_util.h"
 #include "testing/matchers.h"
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/batch/edits.h"
 #include "server/batch/turn_id.h"
 
 namespace attndb::server {

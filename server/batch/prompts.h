@@ -39,7 +39,6 @@
 #include "attndb/result.h"
 #include "engines/llama/prompt_layout.h"
 #include "server/batch/conversations.h"
-#include "server/batch/edits.h"
 #include "server/batch/parting.h"
 #include "server/chat/edits_way.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/llama/window.h"
+#include "server/batch/edits.h"
 #include "server/batch/hidden_tokens.h"
 #include "server/batch/prompts.h"
 

@@ -126,7 +126,7 @@ void AnswerContext(Service* service, Call call, const std::string& id) {
   });
 }
 
-void AnswerText(Service* service, Call call) { AnswerLater(service, call, Text); }
+void AnswerStoredText(Service* service, Call call) { AnswerLater(service, call, Text); }
 
 void AnswerContexts(Service* service, Call call) { AnswerContext(service, std::move(call), ""); }
 

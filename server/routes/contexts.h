@@ -16,7 +16,7 @@ void AnswerContexts(Service* service, Call call);
 void AnswerContext(Service* service, Call call, const std::string& id);
 
 // {"context": NAME, "special": false} -> {"context", "num_tokens", "text"}, as `attndb cat`.
-void AnswerText(Service* service, Call call);
+void AnswerStoredText(Service* service, Call call);
 
 }  // namespace attndb::server
 

@@ -58,7 +58,7 @@ class ContextsTest : public BatchTest {
   Response AskText(const std::string& context, bool gone = false) {
     const auto responder = std::make_shared<KeepingResponder>();
     responder->gone = gone;
-    AnswerText(&service_, CallWith(responder, ToText(Json{{"context", context}})));
+    AnswerStoredText(&service_, CallWith(responder, ToText(Json{{"context", context}})));
     return responder->sent;
   }
   size_t num_waiting() const { return waiting_.size(); }
