@@ -10,8 +10,9 @@ namespace {
 // The request that makes the session's tokens a context.
 Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const TokenId> tokens,
                                       const StoreOptions& options,
-                                      std::span<const store::SegmentRecord> sealed = {}) {
-  ATTNDB_ASSIGN_OR_RETURN(SessionSnapshot snapshot, session->Snapshot(tokens));
+                                      std::span<const store::SegmentRecord> sealed,
+                                      bool in_background = false) {
+  ATTNDB_ASSIGN_OR_RETURN(SessionSnapshot snapshot, session->Snapshot(tokens, in_background));
   return store::StoreRequest{.tenant = std::move(snapshot.tenant),
                              .spec = std::move(snapshot.spec),
                              .tokens = {tokens.begin(), tokens.end()},
@@ -69,8 +70,8 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
                                                                    std::span<const TokenId> tokens,
                                                                    const StoreOptions& options) {
   ATTNDB_RETURN_IF_ERROR(store_->merger()->CheckMayWait("store"));
-  session->NoteStore();
-  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
+  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request,
+                          RequestOf(session, tokens, options, {}, /*in_background=*/true));
   // The session moves to the result `held`. The caller may keep `id` for longer than the store
   // lives.
   auto held = std::make_shared<std::promise<Result<HeldChain>>>();

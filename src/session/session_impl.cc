@@ -530,10 +530,6 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   return fork;
 }
 
-void SessionImpl::NoteStore() {
-  if (tail_.num_tokens() > 0) forks_.Add(num_tokens());
-}
-
 void SessionImpl::Reset() {
   GiveUpCall();
   tail_.Reset();
@@ -600,7 +596,8 @@ Status SessionImpl::CheckComplete() const {
       FormatCount(LayerTokens(next_layer_)));
 }
 
-Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
+Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens,
+                                              bool in_background) {
   FinishStore();
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
   if (tokens.size() != num_tokens()) {
@@ -612,6 +609,7 @@ Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
   ATTNDB_RETURN_IF_ERROR(CheckStorable());
   if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
   const std::span<const TokenId> tail = tokens.subspan(chain_.num_tokens());
+  if (in_background && !tail.empty()) forks_.Add(tokens.size());
   return SessionSnapshot{
       tenant_,
       spec_,

@@ -144,13 +144,11 @@ class SessionImpl {
   void SampleQueries(LayerId layer, const TensorView& q, uint64_t first_token);
 
   // Returns the data for a Store; `tokens` are the ids of all tokens of the session. Copies no K, V
-  // or q. Waits for a Store that is under way.
+  // or q. Waits for a Store that is under way. `in_background`: forks that are made while the Store
+  // of this data is under way share its context.
   // Errors: kInvalidArgument (no tokens, or not the session's); kFailedPrecondition (a step is
   //         under way, or the tokens did not see one whole prompt).
-  Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens);
-  // Lets forks that are made while a Store is under way share the context of this Store. Call it
-  // before Snapshot.
-  void NoteStore();
+  Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens, bool in_background);
   // Continues the session on a chain that holds `tokens`, which are the session's first tokens.
   // Tokens that the chain holds leave the tail. Returns the previous chain.
   // Errors: kResourceExhausted (memory for the rest of the tail); nothing has changed then.

@@ -52,6 +52,7 @@ Result<Stored> Publisher::StoreInFamily(const StoreRequest& asked) {
 }
 
 Result<Stored> Publisher::StoreInTwo(const StoreRequest& request, uint64_t num_first) {
+  ATTNDB_RETURN_IF_ERROR(parts_.commits->Expire());
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant,
                           parts_.catalog->owners()->EnsureTenant(request.tenant));
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
