@@ -596,8 +596,7 @@ Status SessionImpl::CheckComplete() const {
       FormatCount(LayerTokens(next_layer_)));
 }
 
-Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens,
-                                              bool in_background) {
+Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens, bool in_background) {
   FinishStore();
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
   if (tokens.size() != num_tokens()) {
