@@ -6,7 +6,6 @@ bench/serve_report.py writes it. A scenario that was not measured is left out, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 PEER = "llama-server"
 
@@ -75,17 +74,3 @@ def cut(figures: Figures) -> list[Row]:
 
 PARTS: dict[str, Callable[[Figures], list[Row]]] = {
     "restart": restart, "agents": agents, "reasoning": reasoning, "cut": cut}
-
-
-def found_rows(results: dict[str, Any]) -> tuple[list[Row], list[str], list[str]]:
-    """The rows, the scenarios that they are of, and those that were not measured."""
-    rows: list[Row] = []
-    measured, missing = [], []
-    for name, part in PARTS.items():
-        try:
-            rows += part(results[name]["figures"])
-            measured.append(name)
-        except KeyError as unknown:
-            missing.append(name if unknown.args[0] == name
-                           else f"{name} (without {unknown.args[0]})")
-    return rows, measured, missing

@@ -1,5 +1,5 @@
 """Pages of docs/ with tables of results, and marks between which the tables stand:
-bench/tiers_report.py and bench/truncation_report.py fill them.
+bench/tiers_report.py, bench/truncation_report.py and bench/serve_report.py fill them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of `name`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return before + begin + text + end + after
+
+
 def fill_page(name: str, about: str, section: Callable[[Any], str]) -> None:
     """Runs the report `name`: puts the section of bench/results/`name`.json between the marks of
     docs/`name`.md, or checks that it stands there.
@@ -28,11 +36,8 @@ def fill_page(name: str, about: str, section: Callable[[Any], str]) -> None:
     parser.add_argument("--page", type=Path, default=ROOT / f"docs/{name}.md")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     page = arguments.page.read_text()
-    before, rest = page.split(begin)
-    filled = section(json.loads(arguments.results.read_text()))
-    wanted = before + begin + filled + end + rest.split(end)[1]
+    wanted = replaced(page, name, section(json.loads(arguments.results.read_text())))
     if not arguments.check:
         arguments.page.write_text(wanted)
     elif page != wanted:

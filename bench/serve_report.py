@@ -23,6 +23,7 @@ from typing import Any
 
 import agents_report
 from agents_report import PEER, Figures, Row
+from report_page import replaced
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/serving.md"
@@ -167,10 +168,12 @@ def source(name: str, part: dict[str, Any]) -> str:
             f"commit {part['commit']})")
 
 
-def report(results: dict[str, Any], long_runs: str = "") -> str:
+def found_rows(parts: dict[str, Callable[[Figures], list[Row]]],
+               results: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """Lines of the table, the sources of their figures, and what was not measured."""
     lines = list(HEAD)
     sources, missing = [], []
-    for name, rows in PARTS.items():
+    for name, rows in parts.items():
         if name not in results:
             missing.append(name)
             continue
@@ -181,6 +184,18 @@ def report(results: dict[str, Any], long_runs: str = "") -> str:
             continue
         sources.append(source(name, results[name]))
         lines += map(line_of, found)
+    return lines, sources, missing
+
+
+def end_of(sources: list[str], missing: list[str]) -> list[str]:
+    lines = ["", "Measured: " + "; ".join(sources) + "."]
+    if missing:
+        lines += ["", f"Not measured yet: {', '.join(missing)}."]
+    return lines
+
+
+def report(results: dict[str, Any], long_runs: str = "") -> str:
+    lines, sources, missing = found_rows(PARTS, results)
     killed = kills(long_runs)
     lines += map(line_of, killed)
     if not killed:
@@ -188,29 +203,14 @@ def report(results: dict[str, Any], long_runs: str = "") -> str:
     if "flags" in results:
         sources.append(source("flags", results["flags"]))
         lines += ["", flags(results["flags"]["figures"])]
-    lines += ["", "Measured: " + "; ".join(sources) + "."]
-    if "flags" not in results:
+    else:
         missing.append("flags (llama-server's)")
-    if missing:
-        lines += ["", f"Not measured yet: {', '.join(missing)}."]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + end_of(sources, missing)) + "\n"
 
 
 def report_agents(results: dict[str, Any]) -> str:
-    rows, measured, missing = agents_report.found_rows(results)
-    lines = [*HEAD, *map(line_of, rows), "",
-             "Measured: " + "; ".join(source(name, results[name]) for name in measured) + "."]
-    if missing:
-        lines += ["", f"Not measured yet: {', '.join(missing)}."]
-    return "\n".join(lines) + "\n"
-
-
-def replaced(page: str, name: str, text: str) -> str:
-    """The page with `text` between the marks of `name`."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    before, rest = page.split(begin)
-    _, after = rest.split(end)
-    return before + begin + text + end + after
+    lines, sources, missing = found_rows(agents_report.PARTS, results)
+    return "\n".join(lines + end_of(sources, missing)) + "\n"
 
 
 def main() -> None:
