@@ -63,6 +63,15 @@ class DataSource final : public storage::SegmentSource {
   std::vector<storage::QueryRows> queries_;
 };
 
+// A source that can't be read.
+class LostSource final : public storage::SegmentSource {
+ public:
+  std::span<const TokenId> tokens() const override { return {}; }
+  Status LoadLayer(LayerId) override { return Status::Cancelled("lost"); }
+  std::span<const storage::KvRows> rows(uint32_t) override { return {}; }
+  std::span<const storage::QueryRows> queries(uint32_t) override { return {}; }
+};
+
 }  // namespace attndb::test
 
 #endif  // ATTNDB_TESTING_SEGMENT_DATA_H_

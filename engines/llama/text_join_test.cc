@@ -342,7 +342,7 @@ TEST_F(TextJoinTest, APieceThatLeftAContextIsNoPartOfItsText) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const StoredText shown, TextOf(*engine_, db, "cut", true));
   EXPECT_EQ(shown.text, *engine_->Detokenize(left.tokens, /*render_special=*/true));
   EXPECT_EQ(shown.num_tokens, ids.size());
-  // What goes on from the text is exact.
+  // The next prompt reuses the tokens before the first piece, and no cut.
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PromptText asked, QuestionBehind(*engine_, left, "Why"));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart again,
                               CreateSessionIn({}, db, engine_->spec(), asked.tokens, {}));

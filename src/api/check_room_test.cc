@@ -23,12 +23,6 @@ class CheckRoomTest : public DBFixture {
  protected:
   static constexpr uint64_t kMaxBeginning = 200;
 
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    const std::vector<ContextInfo> infos = *db_->List();
-    for (const ContextInfo& info : infos) names.push_back(info.name);
-    return names;
-  }
   // Begins like one of three texts.
   Tokens RandomPrompt() {
     const Tokens text = ToyModel::Tokens(random_.Uniform(kMaxBeginning), 1 + random_.Uniform(3));
@@ -46,10 +40,10 @@ class CheckRoomTest : public DBFixture {
   void ExpectAgreement() {
     now_us_ += 1'000'000;
     const Tokens prompt = RandomPrompt();
-    const std::vector<std::string> names = Names();
+    const std::vector<std::string> names = ContextNames();
     const DBStats before = *db_->Stats();
     const Result<RoomReport> asked = db_->CheckRoom(model_.spec(), prompt);
-    EXPECT_EQ(Names(), names);
+    EXPECT_EQ(ContextNames(), names);
     EXPECT_EQ(db_->Stats()->bytes_written, before.bytes_written);
 
     SessionStart start = Start(prompt);

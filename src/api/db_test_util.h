@@ -209,6 +209,13 @@ class DBFixture : public ::testing::Test {
     ExpectOracle(&start.session, tokens);
   }
 
+  // The names of the contexts, the oldest first.
+  std::vector<std::string> ContextNames() const {
+    std::vector<std::string> names;
+    const std::vector<ContextInfo> infos = *db_->List();
+    for (const ContextInfo& info : infos) names.push_back(info.name);
+    return names;
+  }
   uint64_t NumSegmentFiles() const { return NumFilesIn(store() + "/segments"); }
   // All files of a store, by path.
   static std::map<std::string, std::string> FilesIn(const std::string& dir) {

@@ -37,12 +37,6 @@ class SharedBeginningTest : public DBFixture {
     const KvArrays kv(model_, tokens);
     return db_->Import(model_.spec(), tokens, kv.layers(), options).status();
   }
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    const std::vector<ContextInfo> infos = *db_->List();
-    for (const ContextInfo& info : infos) names.push_back(info.name);
-    return names;
-  }
   void ExpectServed(const Tokens& tokens) {
     now_us_ += 1000;
     ExpectAnswers(tokens, tokens.size() - 1);
@@ -102,7 +96,7 @@ TEST_F(SharedBeginningTest, AnImportEvictsTheContextWhoseFirstTokensItShares) {
     const uint64_t quota = db_->Stats()->file_bytes * 5 / 4;
     ATTNDB_ASSERT_OK(db_->SetQuota(quota));
     ATTNDB_ASSERT_OK(Import("b", Text(2, num_shared)));
-    EXPECT_THAT(Names(), ElementsAre("b"));
+    EXPECT_THAT(ContextNames(), ElementsAre("b"));
     EXPECT_LE(db_->Stats()->file_bytes, quota);
     ExpectServed(Text(2, num_shared));
     ATTNDB_ASSERT_OK(db_->Drop("b"));
@@ -117,7 +111,7 @@ TEST_F(SharedBeginningTest, ASessionsStoreEvictsTheContextThatItBeganWith) {
     const uint64_t quota = db_->Stats()->file_bytes * 5 / 4;
     ATTNDB_ASSERT_OK(db_->SetQuota(quota));
     ATTNDB_ASSERT_OK(StoreTokens(Text(2, num_shared), {.name = "b"}));
-    EXPECT_THAT(Names(), ElementsAre("b"));
+    EXPECT_THAT(ContextNames(), ElementsAre("b"));
     EXPECT_LE(db_->Stats()->file_bytes, quota);
     ExpectServed(Text(2, num_shared));
     ATTNDB_ASSERT_OK(db_->Drop("b"));
@@ -129,10 +123,10 @@ TEST_F(SharedBeginningTest, TheLeastRecentlyUsedIsEvictedWhoeverHasTheFirstToken
   for (uint64_t i = 1; i <= 3; ++i) ATTNDB_ASSERT_OK(Import(std::string(1, "_abc"[i]), Text(i)));
   ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));
   ATTNDB_ASSERT_OK(Import("d", Text(4)));
-  EXPECT_THAT(Names(), ElementsAre("b", "c", "d"));
+  EXPECT_THAT(ContextNames(), ElementsAre("b", "c", "d"));
   ExpectServed(Text(2));
   ATTNDB_ASSERT_OK(Import("e", Text(5)));
-  EXPECT_THAT(Names(), ElementsAre("b", "d", "e"));
+  EXPECT_THAT(ContextNames(), ElementsAre("b", "d", "e"));
   EXPECT_THAT(db_->Stats()->evicted, ElementsAre("a", "c"));
   EXPECT_EQ(db_->Stats()->num_evictions, 2u);
   EXPECT_THAT(db_->ForTenant("other")->Stats()->evicted, IsEmpty());
@@ -284,7 +278,7 @@ TEST_F(SharedBeginningTest, TheSameTextMendsADamagedContextUnderItsName) {
   ATTNDB_ASSERT_OK(Import("a", Text(1)));
   EXPECT_TRUE(db_->Verify()->ok());
   EXPECT_TRUE(db_->Describe("a")->pinned);
-  EXPECT_THAT(Names(), ElementsAre("b", "a"));
+  EXPECT_THAT(ContextNames(), ElementsAre("b", "a"));
   ExpectServed(Text(1));
   ExpectServed(Text(2));
 }

@@ -64,12 +64,6 @@ class StoredForksTest : public test::StoppedDBFixture {
     ATTNDB_EXPECT_OK(db_->Drop("measured"));
     return bytes;
   }
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    const std::vector<ContextInfo> infos = *db_->List();
-    for (const ContextInfo& info : infos) names.push_back(info.name);
-    return names;
-  }
   void ExpectStored(const Tokens& tokens) {
     ExpectAnswers(Concat(tokens, Tokens{5}), tokens.size());
   }
@@ -186,6 +180,17 @@ TEST_F(StoredForksTest, ForksOfForksShareWhatEachHasOfTheOthers) {
   ExpectSound();
 }
 
+TEST_F(StoredForksTest, TakeTheNameOfAContextWhoseLifeIsOver) {
+  std::vector<Told> earlier = Choices(1);
+  ATTNDB_ASSERT_OK(Store(&earlier.front(), {.ttl = std::chrono::seconds(1)}));
+  earlier.clear();
+  now_us_ += 2'000'000;
+  std::vector<Told> choices = Choices(2);
+  for (Told& told : choices) ATTNDB_ASSERT_OK(Store(&told));
+  EXPECT_THAT(ContextNames(), ElementsAre("a", "b"));
+  ExpectSound();
+}
+
 // Less than a block is not worth a segment.
 TEST_F(StoredForksTest, AFewCommonTokensAreWrittenByEach) {
   std::vector<Told> choices = Choices(2, 63);
@@ -297,10 +302,10 @@ TEST_F(StoredForksTest, TheQuotaCountsCommonTokensOnce) {
   ATTNDB_ASSERT_OK(db_->SetQuota(quota));
   ATTNDB_ASSERT_OK(Store(&choices[0]));
   ATTNDB_ASSERT_OK(Store(&choices[1]));
-  EXPECT_THAT(Names(), ElementsAre("a", "b"));
+  EXPECT_THAT(ContextNames(), ElementsAre("a", "b"));
   choices[0].session.Reset();  // What a session uses is not evicted.
   ATTNDB_ASSERT_OK(Store(&choices[2]));
-  EXPECT_THAT(Names(), ElementsAre("b", "c"));
+  EXPECT_THAT(ContextNames(), ElementsAre("b", "c"));
   EXPECT_EQ(db_->Stats()->file_bytes, quota);
   ExpectSound();
 }
@@ -312,7 +317,7 @@ TEST_F(StoredForksTest, AStoreThatFailsInTheMiddleLeavesTheOthersAndNoFile) {
       {.fail_at = 5, .sticky = true, .kind = test::FaultKind::kNoSpace, .removes_fail = false});
   EXPECT_THAT(Store(&choices[1]), FailsWith(StatusCode::kResourceExhausted, _));
   files_.SetPlan({});
-  EXPECT_THAT(Names(), ElementsAre("a"));
+  EXPECT_THAT(ContextNames(), ElementsAre("a"));
   ExpectStored(choices[0].tokens);
   ATTNDB_ASSERT_OK(Store(&choices[2]));
   ATTNDB_ASSERT_OK(Store(&choices[1]));
@@ -345,7 +350,7 @@ TEST_F(StoredForksTest, TheFirstStoreIsAllOrNothing) {
       OpenWithFiles();
       EXPECT_TRUE(!is_stored || db_->Describe("a").ok());
       ExpectSound();
-      for (const std::string& name : Names()) ATTNDB_ASSERT_OK(db_->Drop(name));
+      for (const std::string& name : ContextNames()) ATTNDB_ASSERT_OK(db_->Drop(name));
     }
   }
 }
@@ -369,7 +374,7 @@ TEST_F(StoredForksTest, AKillInAStoreLeavesTheForksThatAreStored) {
         ExpectKilled(told, num_operations * quarter / 4, first_is_stored ? 1 : 0);
       }
       choices.clear();
-      for (const std::string& name : Names()) ATTNDB_ASSERT_OK(db_->Drop(name));
+      for (const std::string& name : ContextNames()) ATTNDB_ASSERT_OK(db_->Drop(name));
     }
   }
 }

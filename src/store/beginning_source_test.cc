@@ -112,17 +112,8 @@ TEST_F(BeginningSourceTest, RowsThatAreInMemoryNeedNoFile) {
   EXPECT_FALSE(source.LoadLayer(1).ok());
 }
 
-// A tail that can't be read.
-class LostSource final : public storage::SegmentSource {
- public:
-  std::span<const TokenId> tokens() const override { return {}; }
-  Status LoadLayer(LayerId) override { return Status::Cancelled("lost"); }
-  std::span<const storage::KvRows> rows(uint32_t) override { return {}; }
-  std::span<const storage::QueryRows> queries(uint32_t) override { return {}; }
-};
-
 TEST_F(BeginningSourceTest, FailsWithItsTail) {
-  BeginningSource source = SourceBefore(std::make_shared<LostSource>());
+  BeginningSource source = SourceBefore(std::make_shared<test::LostSource>());
   EXPECT_THAT(source.LoadLayer(0),
               test::FailsWith(StatusCode::kCancelled, ::testing::HasSubstr("lost")));
 }

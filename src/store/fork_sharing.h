@@ -1,5 +1,4 @@
-// What the Store of a session shares with the stored sessions that it forked from or that forked
-// from it.
+// Lets the Stores of sessions that forked from one another write their common tokens once.
 //
 // Method:  the first session of a family that is stored writes the tokens up to its last fork as a
 //          segment of their own (ForkOf). The Stores of the others continue this segment (Beside).

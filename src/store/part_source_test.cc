@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// What a source gives of one kv head of the loaded layer.
+// The rows that a source gives for one kv head of the loaded layer.
 struct Given {
   Bytes k, v, q;
   std::vector<uint32_t> query_tokens, query_heads;
@@ -106,17 +106,8 @@ TEST_F(PartSourceTest, APartMayLieWithinARun) {
   EXPECT_EQ(rows.v, data_.head(1, 1).v.data() + 10 * storage::VRowBytes(shape_, 1));
 }
 
-// A source that can't be read.
-class LostSource final : public storage::SegmentSource {
- public:
-  std::span<const TokenId> tokens() const override { return {}; }
-  Status LoadLayer(LayerId) override { return Status::Cancelled("lost"); }
-  std::span<const storage::KvRows> rows(uint32_t) override { return {}; }
-  std::span<const storage::QueryRows> queries(uint32_t) override { return {}; }
-};
-
 TEST_F(PartSourceTest, FailsWithTheWhole) {
-  PartSource part(std::make_shared<LostSource>(), shape_, {1, 2});
+  PartSource part(std::make_shared<test::LostSource>(), shape_, {1, 2});
   EXPECT_THAT(part.LoadLayer(0),
               test::FailsWith(StatusCode::kCancelled, ::testing::HasSubstr("lost")));
 }
