@@ -361,6 +361,21 @@ TEST_F(DBTest, TtlCountsFromTheLastAccess) {
   EXPECT_TRUE(db_->List()->empty());
 }
 
+// A Store of a session that forked writes two segments.
+TEST_F(DBTest, AForkedSessionTakesTheNameOfAContextWhoseLifeIsOver) {
+  ASSERT_THAT(StoreTokens(doc_, {.name = "doc", .ttl = std::chrono::seconds(100)}), IsOk());
+  now_us_ += 101'000'000;
+  Session session = NewSession();
+  std::vector<TokenId> tokens = ToyModel::Tokens(300, 5);
+  ATTNDB_ASSERT_OK(model_.Step(&session, tokens));
+  const Session fork = *session.Fork();
+  const std::vector<TokenId> more = ToyModel::Tokens(20, 6);
+  ATTNDB_ASSERT_OK(model_.Step(&session, more));
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  EXPECT_THAT(db_->Store(session, tokens, {.name = "doc"}), IsOk());
+  EXPECT_EQ(db_->Describe("doc")->segments.size(), 2u);
+}
+
 TEST_F(DBTest, QuotaEvictsWhatWasUsedLongestAgoButNotThePinned) {
   const auto store = [&](uint64_t seed, StoreOptions options) {
     now_us_ += 1'000'000;

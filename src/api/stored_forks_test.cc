@@ -180,17 +180,6 @@ TEST_F(StoredForksTest, ForksOfForksShareWhatEachHasOfTheOthers) {
   ExpectSound();
 }
 
-TEST_F(StoredForksTest, TakeTheNameOfAContextWhoseLifeIsOver) {
-  std::vector<Told> earlier = Choices(1);
-  ATTNDB_ASSERT_OK(Store(&earlier.front(), {.ttl = std::chrono::seconds(1)}));
-  earlier.clear();
-  now_us_ += 2'000'000;
-  std::vector<Told> choices = Choices(2);
-  for (Told& told : choices) ATTNDB_ASSERT_OK(Store(&told));
-  EXPECT_THAT(ContextNames(), ElementsAre("a", "b"));
-  ExpectSound();
-}
-
 // Less than a block is not worth a segment.
 TEST_F(StoredForksTest, AFewCommonTokensAreWrittenByEach) {
   std::vector<Told> choices = Choices(2, 63);
